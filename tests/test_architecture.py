@@ -12,7 +12,7 @@ from tests.conftest import REPOSITORY
 from tests.support.library_uses import inherited_private_uses, patches, private_uses
 
 # What a part may import of the project, besides itself.
-GROUND = {
+MAY_IMPORT = {
     "engine": set(),
     "callbacks": {"engine"},
     "datamodules": {"engine"},
@@ -55,10 +55,10 @@ def violations(part: str, allowed) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("part", GROUND)
-def test_imports_point_to_the_ground(part):
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_packages_import_lower_layers_only(part):
     def allowed(path, name):
-        return name[0] not in {*GROUND, "train", "tests", "benchmarks"} - {part} or name[0] in GROUND[part]
+        return name[0] not in {*MAY_IMPORT, "train", "tests", "benchmarks"} - {part} or name[0] in MAY_IMPORT[part]
 
     assert violations(part, allowed) == []
 
@@ -101,13 +101,13 @@ def test_networks_do_not_import_lightning():
 
 
 def test_names_say_what_is_inside():
-    paths = [path for part in GROUND for path in sources(part)]
+    paths = [path for part in MAY_IMPORT for path in sources(part)]
     assert [path for path in paths if NO_NAMES & {*path.parts[len(REPOSITORY.parts) :], path.stem}] == []
 
 
 def public_classes() -> Iterator[tuple[str, str]]:
     """Yield (name, path) of the classes at the top of modules."""
-    for path in (path for part in GROUND for path in sources(part)):
+    for path in (path for part in MAY_IMPORT for path in sources(part)):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 yield node.name, str(path.relative_to(REPOSITORY))
@@ -123,7 +123,9 @@ def test_a_public_class_name_exists_once():
 
 def test_type_ignores_have_a_reason():
     bare = re.compile(r"type: ignore\[[\w, -]+\]\s*$", re.MULTILINE)
-    assert [path for part in GROUND for path in sources(part) if bare.search(path.read_text(encoding="utf-8"))] == []
+    assert [
+        path for part in MAY_IMPORT for path in sources(part) if bare.search(path.read_text(encoding="utf-8"))
+    ] == []
 
 
 INTERNALS = "engine/lightning_internals"
@@ -131,11 +133,11 @@ INTERNALS = "engine/lightning_internals"
 
 def test_no_library_is_patched():
     """A change of a module or class affects the whole process, and an update of the library breaks it."""
-    assert [found for part in GROUND for path in sources(part) for found in patches(path, GROUND)] == []
+    assert [found for part in MAY_IMPORT for path in sources(part) for found in patches(path, MAY_IMPORT)] == []
 
 
 def outside_internals() -> list[Path]:
-    return [path for part in GROUND for path in sources(part) if path.parent != REPOSITORY / INTERNALS]
+    return [path for part in MAY_IMPORT for path in sources(part) if path.parent != REPOSITORY / INTERNALS]
 
 
 def test_private_names_are_used_in_one_package():
@@ -175,11 +177,11 @@ def test_the_rules_find_what_they_forbid(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
     broken = [
-        lambda: test_imports_point_to_the_ground("engine"),
-        lambda: test_imports_point_to_the_ground("callbacks"),
-        lambda: test_imports_point_to_the_ground("datamodules"),
-        lambda: test_imports_point_to_the_ground("commands"),
-        lambda: test_imports_point_to_the_ground("train.py"),
+        lambda: test_packages_import_lower_layers_only("engine"),
+        lambda: test_packages_import_lower_layers_only("callbacks"),
+        lambda: test_packages_import_lower_layers_only("datamodules"),
+        lambda: test_packages_import_lower_layers_only("commands"),
+        lambda: test_packages_import_lower_layers_only("train.py"),
         lambda: test_families_do_not_know_each_other("datamodules"),
         lambda: test_families_do_not_know_each_other("lightning_modules"),
         test_modules_know_their_data_by_batch_and_interface_alone,

@@ -83,10 +83,15 @@ class Throughput(Callback):
         self._totals = {WAITED: counters.total(WAITED)}
         self._start, self._steps, self._samples = time.perf_counter(), trainer.global_step, 0
         datamodule = as_run_trainer(trainer).datamodule
-        if (batch := datamodule.plan.batch_size) > (
-            samples := datamodule.samples_in_step(0)
-        ) and trainer.is_global_zero:
-            log.warning("the global batch is %d samples, but an epoch has %d, so a step has no more", batch, samples)
+        batch, samples = datamodule.plan.batch_size, datamodule.samples_in_step(0)
+        if batch > samples and trainer.is_global_zero:
+            log.warning(
+                "data.init_args.batch_size is %d, but an epoch has %d samples, so a step has no more; lower it to at "
+                "most %d",
+                batch,
+                samples,
+                samples,
+            )
 
     @override
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

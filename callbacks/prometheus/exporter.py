@@ -108,7 +108,7 @@ class PrometheusExporter(Callback):
         """Return the seconds that this process may spend in its current phase without progress."""
         phase, max_idle = self._watch.phase, self._watch.max_idle
         # A start has no steps; its limits are the watchdog's.
-        if phase in _STARTING:
+        if phase.startswith(_STARTING):
             return math.inf
         # Batches have a short limit. Other phases may take as long as the watchdog allows.
         if phase in _BATCHWISE or math.isinf(max_idle):

@@ -86,9 +86,10 @@ class ExperimentTracker(Logger):
         # The flag is set before the attempt: a tracker that fails is not tried again in this process.
         self._started = True
         id_file = self.folder / self.KEY / "run-id"
-        known_id = id_file.read_text(encoding="ascii").strip() if id_file.exists() else None
-        is_new = known_id is None and not (self.folder / "config.yaml").exists()  # written when training begins
+        is_new = False
         try:
+            known_id = id_file.read_text(encoding="ascii").strip() if id_file.exists() else None
+            is_new = known_id is None and not (self.folder / "config.yaml").exists()  # written when training begins
             run_id = self._open_run(known_id)
             is_new = False
             if run_id != known_id:  # stored before anything else can fail, so that the next start continues this run

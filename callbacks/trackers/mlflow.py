@@ -32,8 +32,6 @@ _MAX_METRICS, _MAX_PARAMS = 1000, 100
 _MAX_VALUE = 500
 """Characters of a parameter's value that every server accepts."""
 
-_STATUS = {"success": "FINISHED"}
-
 
 class _Image(NamedTuple):
     name: str
@@ -189,7 +187,7 @@ class MLflow(ExperimentTracker):
         if self._sender is None:
             return
         # Queued behind the last metrics, as a run that has ended takes no more.
-        self._sender.put(_STATUS.get(status, "FAILED"))
+        self._sender.put("FINISHED" if status == "success" else "FAILED")
         if not self._sender.close(FINISH_TIMEOUT):
             raise TimeoutError(f"{self.uri} did not accept the last metrics within {FINISH_TIMEOUT:.0f} s")
         self._sender = None

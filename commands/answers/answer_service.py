@@ -97,7 +97,7 @@ class PickedValue(NamedTuple):
 
 
 class Example(NamedTuple):
-    """An input that a visitor can try: values by field, of files a list of UploadedFile, of `pick` a list of Picked."""
+    """Values by field that a visitor can try: of files a list of UploadedFile, of `pick` a list of PickedValue."""
 
     label: str
     values: Mapping[str, Any]

@@ -13,7 +13,7 @@ from engine.health.exit_codes import ExitCode
 from engine.io.error_line import first_line
 from engine.lightning_internals.processes import process_rank
 from engine.system.byte_size import format_gib
-from engine.system.extras import MissingPackages, explain_import_error
+from engine.system.extras import MissingPackagesError, explain_import_error
 from engine.system.host_memory import memory_limit, peak_resident_memory
 from engine.system.oom import is_oom_error
 from engine.telemetry.log_events import ALREADY_SHOWN
@@ -50,7 +50,7 @@ def report_error(error: Exception, arguments: Sequence[str] = ()) -> int:
         peak = f"{format_gib(peak_resident_memory())} resident of {format_gib(limit.size)} ({limit.source})"
         log.error("error: out of memory: %s; peak of this process: %s", error, peak)
         return ExitCode.FAILED
-    if isinstance(missing := explain_import_error(error), MissingPackages):  # a traceback would not help
+    if isinstance(missing := explain_import_error(error), MissingPackagesError):  # a traceback would not help
         log.error("error: %s", missing, extra=extra)
         return ExitCode.USER_ERROR
     if is_user_error(error):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from commands.doctor.check import Check, Finding
 from commands.doctor.launch_plan import LaunchPlan
 from commands.launch.launcher_variables import LauncherVariables
-from engine.system.extras import MissingPackages, require_extras
+from engine.system.extras import MissingPackagesError, require_extras
 from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class _Training:
 
         try:
             instantiate_part(config, part)
-        except MissingPackages as error:
+        except MissingPackagesError as error:
             yield _missing_packages(error)
         except Exception as error:
             cause = raised_by_class(error)
@@ -173,7 +173,7 @@ class _Training:
         try:
             due = instantiate_part(self.config, "data").pending_conversion()
         except (OSError, ValueError) as error:
-            if isinstance(error, FileNotFoundError) and "prepare" not in str(error):  # the user's own data
+            if isinstance(error, FileNotFoundError) and f"{PROGRAM} prepare" not in str(error):  # the user's own data
                 self.blocked[_DATA] = prepare = "correct the path in the config, or make the file"
             yield Finding("data", "fail", str(error), "there is nothing to train on", prepare)
             return
@@ -236,9 +236,9 @@ def _find_missing_extras(config: "Namespace") -> Iterator[Finding]:
 
     try:
         require_extras(required_extras(config, "fit"))
-    except MissingPackages as error:
+    except MissingPackagesError as error:
         yield _missing_packages(error)
 
 
-def _missing_packages(error: MissingPackages) -> Finding:
+def _missing_packages(error: MissingPackagesError) -> Finding:
     return Finding("packages", "fail", error.lacking, "training will fail at startup", error.command)

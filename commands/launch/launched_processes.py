@@ -107,7 +107,8 @@ def rendezvous_from_env(environ: MutableMapping[str, str]) -> Rendezvous | None:
         return None
     if launched.kind == "srun":
         slurm = SLURMEnvironment()
-        job, step = int(environ.get("SLURM_JOB_ID", "0")), int(environ.get("SLURM_STEP_ID", "0"))
+        job, step_id = int(environ.get("SLURM_JOB_ID", "0")), environ.get("SLURM_STEP_ID", "0")
+        step = int(step_id) if step_id.isdecimal() else 0  # a name, such as `interactive`, in some versions
         # Every rank computes the same port without asking another; steps of one job get different ports.
         environ.setdefault("MASTER_PORT", str(15000 + (job + 101 * step) % 17000))
         environ.setdefault("MASTER_ADDR", slurm.resolve_root_node_address(environ.get("SLURM_NODELIST", "127.0.0.1")))

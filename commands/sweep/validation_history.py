@@ -17,7 +17,7 @@ class ValidationHistory:
     Args:
         path: metrics.jsonl, which need not exist yet.
         metric: name of the metric.
-        known: (step, value) of validations that a worker before has read, in ascending order.
+        reported: (step, value) of validations that a worker before has read, in ascending order.
     """
 
     def __init__(self, path: Path, metric: str, reported: Iterable[tuple[int, float]] = ()) -> None:

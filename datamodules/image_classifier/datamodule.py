@@ -55,7 +55,7 @@ class LabelledImages(LockstepDataModule):
         scaling: largest random change of the size of training images, as a fraction.
         mixup: parameter of the distribution Beta(mixup, mixup) of mixup weights; 0 for no mixup.
         predict_folder: folder whose images `predict` classifies; default: the test set.
-        **loading: see LockstepDataModule.
+        loading: see LockstepDataModule.
     """
 
     extra = "images"

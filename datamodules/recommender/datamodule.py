@@ -82,7 +82,7 @@ class InteractionSequences(InteractionData):
         event_features: columns of the interactions with categories or numbers of each event, see `EventFeatures`; null
             reads none.
         marketplace: size and rule of the `synthetic` data set.
-        **loading: see LockstepDataModule.
+        loading: see LockstepDataModule.
     """
 
     is_in_memory = True

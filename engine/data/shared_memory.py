@@ -32,7 +32,7 @@ _REMEDY = (
 )
 
 
-class SharedMemoryFull(OSError):
+class SharedMemoryFullError(OSError):
     """A batch does not fit into the free shared memory. Nothing was written."""
 
 
@@ -68,7 +68,7 @@ def move_to_shared_memory(batch: object, max_wait: float = MAX_WAIT, folder: Pat
         Bytes of the tensors.
 
     Raises:
-        SharedMemoryFull: there was no space within `max_wait`, or the batch is larger than the whole shared memory.
+        SharedMemoryFullError: there was no space within `max_wait`, or the batch is larger than the shared memory.
     """
     tensors = [
         tensor
@@ -91,7 +91,7 @@ def move_to_shared_memory(batch: object, max_wait: float = MAX_WAIT, folder: Pat
             cause = error
         # A batch that is larger than the whole shared memory would never fit.
         if size > _capacity(folder) or time.monotonic() - start > max_wait:
-            raise SharedMemoryFull(
+            raise SharedMemoryFullError(
                 errno.ENOSPC,
                 f"a batch has {format_bytes(size)}, but {folder} has {format_bytes(free or 0)} free of "
                 f"{format_bytes(_capacity(folder))}. {_REMEDY}",

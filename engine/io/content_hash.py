@@ -1,6 +1,6 @@
 """Hashes the content of source files, for the names of caches: data that have changed never match an old cache.
 
-`ContentHashes.of` returns the SHA-256 of the whole content. A file of more than `SMALL` bytes is not read again while
+`ContentHashes.get` returns the SHA-256 of the whole content. A file of more than `SMALL` bytes is not read again while
 its state is the remembered one: size, time of the last write (mtime), time of the last change (ctime) and 16 sampled
 blocks. Which changes are found:
 

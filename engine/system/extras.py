@@ -51,7 +51,7 @@ _PACKAGES = {
 """{module: package}, if the names differ."""
 
 
-class MissingPackages(ValueError):
+class MissingPackagesError(ValueError):
     """Packages that a run needs are not installed.
 
     Args:
@@ -75,7 +75,7 @@ def require_extras(needs: Mapping[str, str]) -> None:
         needs: {extra: what needs it, as written in the config}.
 
     Raises:
-        MissingPackages: a package is missing.
+        MissingPackagesError: a package is missing.
     """
     missing = {extra: modules for extra in needs if (modules := missing_modules(extra))}
     if missing:
@@ -83,17 +83,17 @@ def require_extras(needs: Mapping[str, str]) -> None:
         packages = sorted({_package(module) for modules in missing.values() for module in modules})
         verb = "need" if users[1:] else "needs"
         lacking = f"{_join_words(users)} {verb} {_join_words(packages)}, not installed here"
-        raise MissingPackages(lacking, install_command(missing))
+        raise MissingPackagesError(lacking, install_command(missing))
 
 
 def explain_import_error(error: BaseException) -> BaseException:
-    """Return MissingPackages if `error` is a failed import of an extra's module, otherwise `error` itself."""
+    """Return MissingPackagesError if `error` is a failed import of an extra's module, otherwise `error` itself."""
     module = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
     extra = next((name for name, modules in MODULES.items() if module in modules), None)
     # An installed module that fails to import is another problem than a missing package.
     if extra is None or find_spec(module) is not None:
         return error
-    return MissingPackages(f"{_package(module)} is not installed here", install_command([extra]))
+    return MissingPackagesError(f"{_package(module)} is not installed here", install_command([extra]))
 
 
 def missing_modules(extra: str) -> list[str]:

@@ -55,7 +55,7 @@ def compute_metrics(
     Metrics that do not apply are missing, for example abstention_f1 if all questions are answerable.
 
     loss, perplexity: of the right answers, per token.
-    accuracy: fraction of right answers, grade_answers by answer type, see `grade`.
+    accuracy: fraction of right answers, graded by answer type, see `grade`.
     choice_accuracy: accuracy of choice questions, if there are also others. balanced_accuracy: see balanced_accuracy.
     exact_match, token_f1, character_f1, anls: of open questions. numeric_accuracy, relation_accuracy: of those types.
     abstention_f1: if there are answerable and unanswerable questions. calibration_error: see calibration.

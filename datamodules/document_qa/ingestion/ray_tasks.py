@@ -41,7 +41,7 @@ def require_ray() -> None:
     """Check that Ray is installed.
 
     Raises:
-        MissingPackages: it is not, with the command that installs it.
+        MissingPackagesError: it is not, with the command that installs it.
     """
     require_extras({"ray": "data.init_args.ingestion.engine ray"})
 

@@ -32,7 +32,7 @@ class AblationResult(NamedTuple):
 
 
 def select_result(ablate: Ablation, identity: Identity, metrics: Mapping[str, MetricEstimate]) -> AblationResult:
-    """Select the stored metrics of a test, see grading.summary."""
+    """Select the stored metrics of a test, see `compute_metrics`."""
     return AblationResult(
         ablate,
         dict(identity),

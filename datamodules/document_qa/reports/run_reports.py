@@ -54,7 +54,7 @@ def write_test_reports(
         ablate: content that was removed from documents.
         checkpoint: path of the tested checkpoint; None for untrained weights.
         settings: other settings that the answers depend on; only tests with equal settings are compared.
-        most_frequent: see grading.summary.
+        most_frequent: see `compute_metrics`.
 
     Raises:
         OSError: the files cannot be written.

@@ -11,6 +11,7 @@ from datamodules.document_qa.retrieval.saved_rankings import rankings_file, read
 from datamodules.document_qa.retrieval.settings import WITH_RANKINGS, RetrieverSettings
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question, Retriever
+from engine.data.errors import BadSampleError
 
 _RRF = 60
 """Constant k of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
@@ -63,7 +64,7 @@ class OracleRetriever(Retriever):
     def rank(self, document: Document, question: Question) -> list[int]:
         pages, number = sorted(set(question.evidence_pages)), len(document.pages)
         if pages and not 1 <= pages[0] <= pages[-1] <= number:
-            raise ValueError(
+            raise BadSampleError(
                 f"{question.where or question.id}: evidence_pages are {pages}, {document.name} has pages 1 to {number}"
             )
         return pages or self._otherwise.rank(document, question)

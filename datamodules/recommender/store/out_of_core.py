@@ -44,7 +44,7 @@ def convert_out_of_core(
 
     Args:
         layout: the table.
-        filters: see `filters`.
+        filters: see `apply_filters`.
         root: folder of the store.
         memory_gb: memory of the process in GB, libraries apart; more is needed for over 30 million users or items.
         source: provenance, for `write_store`.

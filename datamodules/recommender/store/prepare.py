@@ -44,7 +44,7 @@ class Conversion(TypedDict, total=False):
     item_column: str | None  # likewise
     time_column: str | None  # likewise; "" for a table whose rows are in order, without times
     rating_column: str | None  # likewise; read with `min_rating` only
-    min_item_interactions: int  # items with fewer interactions are dropped, see `filters`; by default 5
+    min_item_interactions: int  # items with fewer interactions are dropped, see `apply_filters`; by default 5
     min_user_interactions: int  # users with fewer interactions are dropped, after the items; by default 1
     k_core: bool  # repeat these two filters until nothing changes; by default False
     min_rating: float | None  # interactions with a lower rating are dropped before; None: ratings are not read
@@ -61,7 +61,7 @@ def prepare_store(
     settings, so a changed source is converted again.
 
     Args:
-        source: file or folder, see `file_formats.detect`.
+        source: file or folder, see `file_formats.detect_layout`.
         cache: folder of the stores; by default `.lockstep` beside the data or, if it is read-only, `data/cache`.
         verify: compare an existing store with its checksums, and convert the source again if a file is corrupt.
         **conversion: see Conversion.

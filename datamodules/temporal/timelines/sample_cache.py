@@ -31,7 +31,7 @@ MANIFEST = "manifest.json"
 _REWRITE_HINT = "write it again with `prepare`, or name another folder"
 
 
-class CacheMismatch(ValueError):
+class CacheMismatchError(ValueError):
     """The cache does not hold the requested samples. The message names the difference and what to do."""
 
 
@@ -56,12 +56,12 @@ def verify_cache(folder: Path) -> None:
 
     Raises:
         FileNotFoundError: the folder has no complete cache.
-        CacheMismatch: a file is missing or corrupt.
+        CacheMismatchError: a file is missing or corrupt.
     """
     started = time.monotonic()
     corrupt = find_corrupt_file(folder)
     if corrupt is not None:
-        raise CacheMismatch(
+        raise CacheMismatchError(
             f"{Path(folder) / corrupt} is corrupt: its size or checksum differs from the manifest; {_REWRITE_HINT}"
         )
     log.info("%s: checksums verified in %.1f s", folder, time.monotonic() - started)
@@ -78,7 +78,7 @@ class CachedTimelines:
 
     Raises:
         FileNotFoundError: the folder has no complete cache.
-        CacheMismatch: the settings, the version of the generator or the size of a file differ.
+        CacheMismatchError: the settings, the version of the generator or the size of a file differ.
     """
 
     def __init__(self, folder: Path, synthesis: SyntheticTimelines) -> None:
@@ -87,11 +87,11 @@ class CachedTimelines:
         expected = make_manifest(synthesis, {}, {})
         for kind in ("generator_version", "settings"):
             if content[kind] != expected[kind]:
-                raise CacheMismatch(f"{self.folder}: {_difference(kind, content[kind], expected[kind])}")
+                raise CacheMismatchError(f"{self.folder}: {_difference(kind, content[kind], expected[kind])}")
         for name, file in content["files"].items():
             size = (self.folder / name).stat().st_size if (self.folder / name).is_file() else 0
             if size != file["size"]:
-                raise CacheMismatch(
+                raise CacheMismatchError(
                     f"{self.folder / name}: found {size:,} bytes, expected {file['size']:,}; {_REWRITE_HINT}"
                 )
         self.extents = {Split[name]: ShardRange(*extent) for name, extent in content["extents"].items()}
@@ -141,11 +141,11 @@ class CachedTimelines:
         """Check, before training starts, that a split has enough cached samples.
 
         Raises:
-            CacheMismatch: fewer samples or epochs are cached.
+            CacheMismatchError: fewer samples or epochs are cached.
         """
         cached = self.extents.get(split, ShardRange(0, 0))
         if samples > cached.samples or epochs > cached.epochs:
-            raise CacheMismatch(
+            raise CacheMismatchError(
                 f"{self.folder}: found {cached.epochs} epochs of {cached.samples:,} samples for {split.name}, expected "
                 f"{epochs} of {samples:,}; {_REWRITE_HINT}"
             )
@@ -182,7 +182,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: the folder has no manifest.
-        CacheMismatch: the file is not a manifest.
+        CacheMismatchError: the file is not a manifest.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
@@ -195,7 +195,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise ValueError("a value has changed since it was written")
         manifest.pop(CHECKSUM, None)  # caches of Lockstep 0.1 have none
     except (ValueError, TypeError) as error:
-        raise CacheMismatch(f"{path}: not the manifest of a cache ({error}); {_REWRITE_HINT}") from error
+        raise CacheMismatchError(f"{path}: not the manifest of a cache ({error}); {_REWRITE_HINT}") from error
     return manifest
 
 

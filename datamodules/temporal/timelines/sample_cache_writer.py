@@ -10,7 +10,7 @@ from typing import IO, Any
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.sample_cache import (
     MANIFEST,
-    CacheMismatch,
+    CacheMismatchError,
     ShardRange,
     find_corrupt_file,
     make_manifest,
@@ -78,7 +78,7 @@ def write_cache(
 def _is_current(folder: Path, synthesis: SyntheticTimelines, extents: Mapping[Split, ShardRange]) -> bool:
     try:
         content = read_manifest(folder)
-    except (FileNotFoundError, CacheMismatch):
+    except (FileNotFoundError, CacheMismatchError):
         return False
     return content == make_manifest(synthesis, extents, content["files"]) and find_corrupt_file(folder) is None
 

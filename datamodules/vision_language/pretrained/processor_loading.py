@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.io.error_line import first_line
-from engine.system.extras import MissingPackages, require_extras
+from engine.system.extras import MissingPackagesError, require_extras
 
 if TYPE_CHECKING:
     from transformers import ProcessorMixin
@@ -25,7 +25,7 @@ def load_processor(path: str, folder: Path, image_settings: Mapping[str, Any]) -
         image_settings: settings of the image processor that differ from its files, such as `max_pixels`.
 
     Raises:
-        MissingPackages: the processor needs a package of an extra that is not installed.
+        MissingPackagesError: the processor needs a package of an extra that is not installed.
         ValueError: a file is missing or cannot be read, or the image processor has no such setting.
     """
     from transformers import AutoConfig, AutoProcessor
@@ -42,7 +42,7 @@ def load_processor(path: str, folder: Path, image_settings: Mapping[str, Any]) -
         if kind is not AutoProcessor and importlib.util.find_spec("torchvision") is None:
             kind = without_videos(kind)
         processor = kind.from_pretrained(folder, **options)
-    except MissingPackages:
+    except MissingPackagesError:
         raise
     except (OSError, ImportError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = first_line(error)

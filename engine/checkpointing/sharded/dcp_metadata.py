@@ -18,15 +18,20 @@ def read_dcp_metadata(folder: Path) -> "Metadata":
     """Read `.metadata` of a folder: names and shapes of the tensors, and where each is stored.
 
     Raises:
-        CorruptIndexError: the index is corrupt, or refers to code.
+        CorruptMetadataError: the index is corrupt, or refers to code.
         OSError: it cannot be read.
     """
+    # What an altered pickle raises; ValueError also for a text that is not UTF-8 and an unknown protocol.
+    corrupt = (
+        pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, OverflowError, TypeError,
+        ValueError,
+    )  # fmt: skip
     try:
         with (folder / ".metadata").open("rb") as file:
             index: Metadata = _IndexUnpickler(file).load()
         if index.storage_data is None:
             raise TypeError("it names no file")
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, TypeError) as error:
+    except corrupt as error:
         raise CorruptMetadataError(f"{folder} is corrupt: .metadata cannot be read ({error})") from error
     return index
 

@@ -38,7 +38,7 @@ def find_corrupt_shard(folder: Path) -> str | None:
     try:
         files: dict[str, dict[str, Any]] = json.loads(text)["files"]
         expected = {name: (int(file["size"]), int(file["crc32"])) for name, file in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:  # int(inf) overflows
         return f"{MANIFEST} cannot be read ({error!r})"
     for name, (size, _) in expected.items():  # sizes first: they cost no reading
         found = (folder / name).stat().st_size if (folder / name).is_file() else 0

@@ -73,7 +73,7 @@ def read_shards(
 
     Raises:
         MismatchError: the shards are of another model or optimizer.
-        CorruptIndexError: their index cannot be read.
+        CorruptMetadataError: their index cannot be read.
     """
     sizes = tensor_sizes(folder)
     # Names and shapes first, so that a foreign checkpoint changes no weight.
@@ -210,7 +210,7 @@ def load_full(
 
 
 def _fill(target: Tensor, full: Tensor) -> Tensor:
-    """Copy into `own` the shards of a whole tensor that this rank holds. Shards in host memory stay there."""
+    """Copy into `target` the shards of a whole tensor that this rank holds. Shards in host memory stay there."""
     if isinstance(target, DTensor):
         # Each rank has read the file, so none needs to send anything.
         full = distribute_tensor(full.to(target.device), target.device_mesh, target.placements, src_data_rank=None)

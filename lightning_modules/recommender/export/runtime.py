@@ -12,6 +12,7 @@ from engine.timestamp import EXPECTED_TIME, to_seconds
 from lightning_modules.recommender.baselines import POPULARITY, most_popular
 from lightning_modules.recommender.export.export_content import read_export_settings, read_items
 from lightning_modules.recommender.features.event_inputs import Values, encode_events, event_encoding_of
+from lightning_modules.recommender.item_scores import best_items
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -113,8 +114,8 @@ class ExportedRecommender:
             # All known items, also those before the last `max_length`.
             scores[list(numbers)] = -torch.inf
         scores[excluded] = -torch.inf
-        best = scores.topk(min(top_k, len(self.item_ids)))
-        ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        items, values = best_items(scores.unsqueeze(0), top_k)  # as `predict` orders items of equal scores
+        ranked = zip(items[0].tolist(), values[0].tolist(), strict=True)
         return [self._recommendation(number, score) for number, score in ranked if score > -torch.inf]
 
     def _request_time(self, times: Sequence[float], time: float | str | None) -> torch.Tensor | None:

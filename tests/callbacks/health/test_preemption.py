@@ -106,14 +106,15 @@ def test_a_run_that_is_stopped_in_its_last_steps_is_done(lockstep):
         *signal_in("on_train_batch_start", "SIGTERM", number=9),
         name="a",
     )
-    assert (run.folder / "checkpoints/last.ckpt").exists()
+    saved = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)
+    assert saved["global_step"] == 9
 
 
-class Answers:
+class GpuRun:
     """Stand-in for a trainer and its module on a GPU, with steps of `seconds`."""
 
     def __init__(self, monkeypatch, seconds):
-        self.seconds, self.clock, self.looks = seconds, 0.0, []
+        self.seconds, self.clock, self.polls = seconds, 0.0, []
         monkeypatch.setattr(preemption.time, "monotonic", lambda: self.clock)
         self.strategy = SimpleNamespace(root_device=torch.device("cuda"))
         self._signal_connector = SimpleNamespace(register_signal_handlers=print)
@@ -131,22 +132,22 @@ class Answers:
             before = callback._poll._last
             callback.on_train_batch_end(self, self, None, None, 0)
             if callback._poll._last != before:
-                self.looks.append(self.global_step)
+                self.polls.append(self.global_step)
 
 
 @pytest.mark.parametrize(
     ("seconds", "checks"),
     [(0.01, [1, 2, 12, 22]), (0.5, [1, 2, 6, 10, 14, 18, 22, 26, 30]), (15.0, list(range(1, 31)))],
 )
-def test_slow_steps_are_all_looked_at(monkeypatch, seconds, checks):
+def test_slow_steps_are_all_polled(monkeypatch, seconds, checks):
     """With steps of 15 s and ten steps between polls, SLURM's 120 s would end before the first poll."""
-    callback, run = Preemption(), Answers(monkeypatch, seconds)
+    callback, run = Preemption(), GpuRun(monkeypatch, seconds)
     callback.setup(run, run, "fit")
     run.train(callback, 30)
-    assert run.looks == checks
+    assert run.polls == checks
     run.seconds = 15.0
     run.train(callback, 30)
-    assert run.looks[-15:] == list(range(46, 61)), "at most ten slow steps after fast ones without a look"
+    assert run.polls[-15:] == list(range(46, 61)), "at most ten slow steps after fast ones without a poll"
     stop_signals.restore_handlers()
 
 

@@ -110,7 +110,7 @@ def test_a_bucket_has_a_size(size):
         DDPOptions(bucket_mb=size)
 
 
-class Others:
+class EqualGroup:
     """A group of processes that all have the same gradient, without a network."""
 
     def __init__(self, number):
@@ -127,7 +127,7 @@ class Others:
 
 @pytest.mark.parametrize("sent_as", [torch.bfloat16, torch.float16])
 def test_a_mean_is_divided_first_and_written_in_place(monkeypatch, sent_as):
-    group = Others(1024)
+    group = EqualGroup(1024)
     monkeypatch.setattr("torch.distributed.all_reduce", group.all_reduce)
     gradient = torch.tensor([60000.0, -1.0, 2.0**-10, 0.0])
     expected = gradient.to(sent_as).float()

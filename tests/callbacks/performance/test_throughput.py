@@ -253,7 +253,10 @@ def test_an_epoch_with_fewer_samples_than_the_batch_is_reported(fake_run, messag
     run.start()
     run.train(5, seconds=1.0)
     assert run.logged[0]["train/samples_per_second"] == 50
-    assert messages == ["the global batch is 1000000000000 samples, but an epoch has 50, so a step has no more"]
+    assert messages == [
+        "data.init_args.batch_size is 1000000000000, but an epoch has 50 samples, so a step has no more; "
+        "lower it to at most 50"
+    ]
 
 
 def test_a_smaller_last_step_of_an_epoch_counts_its_samples_only(fake_run):

@@ -21,6 +21,7 @@ from tests.support.ports import free_ports
     [
         (PREPARING, 1e5, math.inf, True),  # a download
         ("start-up", 1e5, 600, True),  # the watchdog's
+        ("start-up, timing threads", 1e5, math.inf, True),
         ("first step", 1e5, 600, True),
         ("training", 599, 300, True),
         ("training", 601, 300, False),

@@ -239,6 +239,17 @@ def test_a_full_disk_at_the_start_does_not_stop_the_run(logger, logged_warnings,
     assert "No space left on device" in warning
 
 
+def test_an_id_that_cannot_be_read_ends_the_tracker_and_not_the_run(logger, logged_warnings, tmp_path):
+    first = logger()
+    first.begin()
+    (tmp_path / "runs/a/mlflow/run-id").write_bytes(b"\xff\xfe")
+    second = logger()
+    second.begin()
+    second.log_metrics({"train/loss": 1.0}, 1)
+    (warning,) = logged_warnings
+    assert "cannot start a run ('ascii' codec can't decode" in warning
+
+
 def test_a_deleted_tracker_run_is_replaced(logger, tmp_path):
     first = logger()
     first.begin()

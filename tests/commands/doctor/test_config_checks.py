@@ -123,6 +123,9 @@ def test_data_that_are_missing_and_data_that_are_not_prepared(doctor, tmp_path):
     (own,) = doctor(*QUICKSTART, "--data.init_args.dataset", "files", "--data.init_args.root", "mine.csv")["data"]
     assert own.found == "data.init_args.root: mine.csv does not exist; set it to your file or folder"
     assert own.remedy == "correct the path in the config, or make the file"
+    named = ("--data.init_args.dataset", "files", "--data.init_args.root", "prepared/mine.csv")
+    (own,) = doctor(*QUICKSTART, *named)["data"]
+    assert own.remedy == "correct the path in the config, or make the file"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -110,7 +110,7 @@ def test_the_added_family_keeps_the_rules(copy, monkeypatch):
     test_architecture.test_networks_do_not_import_lightning()
     test_architecture.test_names_say_what_is_inside()
     for part in ("datamodules", "lightning_modules"):
-        test_architecture.test_imports_point_to_the_ground(part)
+        test_architecture.test_packages_import_lower_layers_only(part)
         test_architecture.test_families_do_not_know_each_other(part)
     for name in FILES:
         if name.endswith(".yaml"):

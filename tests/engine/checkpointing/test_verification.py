@@ -98,6 +98,10 @@ def test_a_sharded_checkpoint_with_a_cut_or_missing_file_is_refused(tmp_path):
     shard.unlink()
     with pytest.raises(CorruptCheckpointError, match=r"has 0 of"):
         verify(folder)
+    for index in (b"\x80\xff.", b"\x80\x04X\x01\x00\x00\x00\xff."):  # another protocol; a text that is not UTF-8
+        (folder / ".metadata").write_bytes(index)
+        with pytest.raises(ValueError, match=r"last.ckpt is corrupt: .metadata cannot be read"):
+            verify(folder)
     shard.write_bytes(content)
     index = (folder / ".metadata").read_bytes()
     (folder / ".metadata").write_bytes(index[:50])
@@ -142,9 +146,10 @@ def test_a_manifest_detects_changed_files_of_a_checkpoint(tmp_path, messages, ca
         with pytest.raises(CorruptCheckpointError, match=rf"{path.name} has [\d,]+ of [\d,]+ bytes"):
             verify(folder)
         path.write_bytes(content)
-    (folder / MANIFEST).write_text("{}")
-    with pytest.raises(CorruptCheckpointError, match="manifest.json cannot be read"):
-        verify(folder)
+    for text in ("{}", '{"files": {"a": {"size": Infinity, "crc32": 0}}}'):
+        (folder / MANIFEST).write_text(text)
+        with pytest.raises(CorruptCheckpointError, match="manifest.json cannot be read"):
+            verify(folder)
 
 
 @pytest.mark.parametrize("offset", [0, 3, 4, 9])

@@ -58,6 +58,25 @@ def test_a_validation_is_known_before_it_begins():
     assert found == [False, True, False, True], INSTALLED
 
 
+def test_a_requested_validation_follows_the_last_step():
+    class Request(Callback):
+        def __init__(self):
+            self.followed, self.validated = [], []
+
+        def on_train_batch_end(self, trainer, *_):
+            if trainer.global_step == 3:
+                internals.request_validation(trainer)
+            self.followed.append(internals.validation_follows(trainer))
+
+        def on_validation_end(self, trainer, pl_module):
+            self.validated.append(trainer.global_step)
+
+    callback = Request()
+    settings = {"max_steps": 3, "max_epochs": -1, "check_val_every_n_epoch": 2, "num_sanity_val_steps": 0}
+    trainer([callback], **settings).fit(Model(), loader(5), loader(1))
+    assert (callback.followed, callback.validated) == ([False, False, True], [3]), INSTALLED
+
+
 def test_micro_batches_are_counted_from_the_epoch_and_from_the_first_step():
     def ask(run):
         return (

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from engine.system import extras
 from engine.system.extras import (
     MODULES,
-    MissingPackages,
+    MissingPackagesError,
     explain_import_error,
     install_command,
     missing_modules,
@@ -46,7 +46,7 @@ def test_missing_packages_are_named_with_what_needs_them(monkeypatch):
     monkeypatch.chdir(REPOSITORY)
     for module in ("transformers", "PIL", "wandb"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingPackages) as refused:
+    with pytest.raises(MissingPackagesError) as refused:
         require_extras({"language": "SeriesLanguageModel", "bits": "adamw_8bit", "wandb": "wandb.project"})
     assert (
         refused.value.lacking

@@ -36,6 +36,15 @@ def test_the_best_items_are_those_of_a_sorted_list(scores, seen, excluded, top_k
     assert popular["fallback"] == "popularity"
 
 
+def test_an_exported_model_orders_items_of_equal_scores_by_number():
+    """As `predict` does. Cold items with equal features have equal scores."""
+    encoder = make_encoder()
+    torch.nn.init.zeros_(encoder.items.weight)  # all scores are 0
+    model = ExportedRecommender(encoder, {"top_k": V, "remove_seen": False}, IDS, None)
+    found = [recommendation.item for recommendation in model.recommend(items=["id-2"], times=[10])]
+    assert found == [f"id-{number}" for number in range(1, V + 1)]
+
+
 def test_an_exported_model_takes_lists_of_ids():
     settings = {"top_k": V, "remove_seen": True}
     model = ExportedRecommender(make_encoder(), settings, IDS, None, popularity=list(range(V, 0, -1)))
@@ -50,15 +59,12 @@ def test_an_exported_model_takes_lists_of_ids():
         recommendation for recommendation in everything if recommendation.item not in deny
     ]
     both = model.recommend(**history, allow=allow, deny=deny)
-    assert (
-        both
-        == [
-            recommendation
-            for recommendation in everything
-            if recommendation.item in allow and recommendation.item not in deny
-        ]
-        != []
-    )
+    assert both
+    assert both == [
+        recommendation
+        for recommendation in everything
+        if recommendation.item in allow and recommendation.item not in deny
+    ]
     popular = model.recommend([], [], allow=allow, deny=deny)
     assert [(recommendation.item, recommendation.fallback) for recommendation in popular] == [
         (f"id-{n}", "popularity") for n in (3, 4, 5, 6)

@@ -16,7 +16,7 @@ from datamodules.document_qa.ingestion import ingest as module
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.ray_tasks import convert_with_ray
 from datamodules.document_qa.ingestion.settings import IngestionSettings
-from engine.system.extras import MissingPackages
+from engine.system.extras import MissingPackagesError
 from tests.conftest import REPOSITORY
 from tests.support.data_files import pdf_files
 from tests.support.data_files.document_folder import cached_files
@@ -122,5 +122,5 @@ def test_a_cluster_that_is_not_there_is_named(documents, tmp_path, monkeypatch):
 
 def test_a_missing_ray_is_named_with_the_command_that_installs_it(documents, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingPackages, match=r"(?s)data.init_args.ingestion.engine ray needs ray.*\[ray\]"):
+    with pytest.raises(MissingPackagesError, match=r"(?s)data.init_args.ingestion.engine ray needs ray.*\[ray\]"):
         ingest(documents, tmp_path / "cache", RAY)

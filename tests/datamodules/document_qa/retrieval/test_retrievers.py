@@ -14,6 +14,7 @@ from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval.tokenization import tokenize
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import Question
+from engine.data.errors import BadSampleError
 
 NAME = "manual.pdf"
 
@@ -184,7 +185,7 @@ def test_missing_or_impossible_rankings_are_refused(rankings):
         ValueError, match="pages of manual.pdf for question 'q', but .*line 4: the question is about pump.pdf"
     ):
         retriever.rank(MANUAL, namesake)
-    with pytest.raises(ValueError, match="line 3: evidence_pages are .*7.*, manual.pdf has pages 1 to 5"):
+    with pytest.raises(BadSampleError, match="line 3: evidence_pages are .*7.*, manual.pdf has pages 1 to 5"):
         build_retriever(RetrieverSettings("oracle")).rank(MANUAL, other._replace(evidence_pages=(7,)))
 
 

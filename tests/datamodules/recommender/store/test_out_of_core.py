@@ -205,7 +205,7 @@ def test_a_corrupt_file_ends_in_one_message(tmp_path: Path) -> None:
 def test_without_duckdb_the_command_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write(tmp_path / "table", ROWS_OF_FOUR_PARTS)
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "duckdb" else object())
-    with pytest.raises(extras.MissingPackages) as error:
+    with pytest.raises(extras.MissingPackagesError) as error:
         on_disk(source, tmp_path / "disk")
     assert "duckdb" in str(error.value)
     assert "large" in str(error.value)

@@ -13,7 +13,7 @@ from datamodules.temporal.timelines import sample_cache, sample_cache_writer  # 
 from datamodules.temporal.timelines.datamodule import ResourceTimelines  # noqa: E402
 from datamodules.temporal.timelines.sample_cache import (  # noqa: E402
     CachedTimelines,
-    CacheMismatch,
+    CacheMismatchError,
     ShardRange,
     find_corrupt_file,
     verify_cache,
@@ -73,10 +73,12 @@ def test_samples_outside_the_cache_are_refused(folder, coordinates):
 
 
 def test_a_cache_of_other_settings_is_refused(folder, monkeypatch):
-    with pytest.raises(CacheMismatch, match="noise 0.03 where 0.05 is expected, seed 0 where 1 is expected; write it"):
+    with pytest.raises(
+        CacheMismatchError, match="noise 0.03 where 0.05 is expected, seed 0 where 1 is expected; write it"
+    ):
         CachedTimelines(folder, SyntheticTimelines(format="full", missing_probability=0.5, noise=0.05, seed=1))
     monkeypatch.setattr(sample_cache, "GENERATOR_VERSION", 99)
-    with pytest.raises(CacheMismatch, match="generator_version 1 where 99 is expected"):
+    with pytest.raises(CacheMismatchError, match="generator_version 1 where 99 is expected"):
         CachedTimelines(folder, FULL)
 
 
@@ -84,17 +86,17 @@ def test_a_cache_that_is_not_whole_is_refused(folder):
     shard = folder / "train-00001.arrow"
     content = shard.read_bytes()
     shard.write_bytes(content[:-1])
-    with pytest.raises(CacheMismatch, match=r"train-00001\.arrow: found .* bytes, expected"):
+    with pytest.raises(CacheMismatchError, match=r"train-00001\.arrow: found .* bytes, expected"):
         CachedTimelines(folder, FULL)
     shard.write_bytes(content[:300] + bytes([content[300] ^ 1]) + content[301:])
     assert find_corrupt_file(folder) == shard.name
-    with pytest.raises(CacheMismatch, match=r"train-00001\.arrow is corrupt: .* write it again with `prepare`"):
+    with pytest.raises(CacheMismatchError, match=r"train-00001\.arrow is corrupt: .* write it again with `prepare`"):
         verify_cache(folder)
     shard.write_bytes(content)
     assert find_corrupt_file(folder) is None
     verify_cache(folder)
     (folder / "manifest.json").write_text("{}")
-    with pytest.raises(CacheMismatch, match="not the manifest of a cache"):
+    with pytest.raises(CacheMismatchError, match="not the manifest of a cache"):
         CachedTimelines(folder, FULL)
     write_cache(folder, FULL, {Split.TEST: ShardRange(3)}, shard=10)
     assert [path.name for path in sorted(folder.iterdir())] == [".gitignore", "manifest.json", "test-00000.arrow"]
@@ -109,7 +111,9 @@ def test_an_edited_manifest_is_refused(folder):
     manifest = json.loads(path.read_text())
     manifest["extents"]["TRAIN"][0] -= 1
     path.write_text(json.dumps(manifest))
-    with pytest.raises(CacheMismatch, match="manifest.json: .*a value has changed since it was written.*`prepare`"):
+    with pytest.raises(
+        CacheMismatchError, match="manifest.json: .*a value has changed since it was written.*`prepare`"
+    ):
         CachedTimelines(folder, FULL)
     write_cache(folder, FULL, EXTENTS, shard=10)
     assert CachedTimelines(folder, FULL).extents[Split.TRAIN] == (25, 2)
@@ -154,7 +158,7 @@ def test_a_cache_that_is_too_small_for_the_training_is_refused_before_it(folder)
     cached = CachedTimelines(folder, FULL)
     cached.require(Split.TRAIN, 25, 2)
     for what in ((Split.TRAIN, 26), (Split.TRAIN, 25, 3), (Split.VALIDATION, 1)):
-        with pytest.raises(CacheMismatch, match="found . epochs of .* samples for .*, expected"):
+        with pytest.raises(CacheMismatchError, match="found . epochs of .* samples for .*, expected"):
             cached.require(*what)
 
 
@@ -170,5 +174,5 @@ def test_a_start_refuses_a_cache_with_a_flipped_bit(tmp_path):
     content = bytearray(shard.read_bytes())
     content[content.index(data.synthesis.sample(Split.TRAIN, 0, 0).values.tobytes()) + 2] ^= 1
     shard.write_bytes(content)
-    with pytest.raises(CacheMismatch, match=r"train-00000\.arrow is corrupt"):
+    with pytest.raises(CacheMismatchError, match=r"train-00000\.arrow is corrupt"):
         data.prepare_data()
