@@ -4,6 +4,11 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
+
+# Commands that start no training in this process: `doctor` must report errors in the imports of torch and Lightning,
+# `report` reads files only, and `sweep` starts trainings.
+_MAINS = {name: f"commands.{name}.main" for name in ("doctor", "report", "sweep")}
 
 
 def main() -> None:
@@ -39,18 +44,11 @@ def main() -> None:
 
     # Searching ever more imported objects for garbage takes an eighth of the start. They stay until the process ends.
     gc.disable()
-    run: Callable[[], object]
-    if sys.argv[1:2] == ["doctor"]:  # must report errors in the imports of torch and lightning
-        from commands.doctor.main import main as run
-    elif sys.argv[1:2] == ["report"]:  # reads files only, without torch
-        from commands.report.main import main as run
-    elif sys.argv[1:2] == ["sweep"]:  # starts trainings, and needs no torch itself
-        from commands.sweep.main import main as run
-    else:
-        from commands.cli.main import main as run
+    command = next(iter(sys.argv[1:]), "")
+    run: Callable[[], object] = import_module(_MAINS.get(command, "commands.cli.main")).main
     exempt_imports_from_gc()
 
-    if sys.argv[1:2] in (["doctor"], ["report"], ["sweep"]):  # what they print is their result
+    if command in _MAINS:  # what it prints is its result
         run()
         return
     with tolerate_broken_console():
