@@ -114,8 +114,8 @@ class ExportedRecommender:
             # All known items, also those before the last `max_length`.
             scores[list(numbers)] = -torch.inf
         scores[excluded] = -torch.inf
-        items, values = best_items(scores.unsqueeze(0), top_k)  # as `predict` orders items of equal scores
-        ranked = zip(items[0].tolist(), values[0].tolist(), strict=True)
+        best, values = best_items(scores.unsqueeze(0), top_k)  # as `predict` orders items of equal scores
+        ranked = zip(best[0].tolist(), values[0].tolist(), strict=True)
         return [self._recommendation(number, score) for number, score in ranked if score > -torch.inf]
 
     def _request_time(self, times: Sequence[float], time: float | str | None) -> torch.Tensor | None:
