@@ -61,8 +61,8 @@ def probe_micro_batch(
     findings = []
     if result.samples is not None:
         findings.append(Finding("data", "ok", f"{result.samples:,} samples to train on"))
-    why = "the program warned of it in the first steps"
-    findings += [Finding("micro batch", "warn", warning, why, "see docs/") for warning in result.warnings]
+    why, remedy = "the program warned of it in the first steps", "see docs/troubleshooting.md"
+    findings += [Finding("micro batch", "warn", warning, why, remedy) for warning in result.warnings]
     findings.append(_report_measurement(result, batch, ranks_per_node, requested))
     if result.loading is not None:
         on_gpu, setting = result.device.type != "cpu", config.data.init_args.get("num_workers", 0)

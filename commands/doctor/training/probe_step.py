@@ -29,6 +29,8 @@ from engine.system import host_memory
 from engine.system.oom import is_oom_error
 
 _STEPS = 2
+_SCHEDULED_STEPS = 1 << 30
+"""Steps that the schedule of the learning rate gets. With those of the probe, every warm-up would be too long."""
 log = logging.getLogger("lockstep")
 
 
@@ -139,7 +141,7 @@ def build_trainer(settings: Any, probe: Callback | None = None, directory: Path 
         gradient_clip_val=settings.gradient_clip_val,
         deterministic=settings.deterministic,
         plugins=[LightningEnvironment()],  # one rank, whatever a launcher has started
-        max_steps=_STEPS, limit_val_batches=0, num_sanity_val_steps=0,
+        max_steps=_SCHEDULED_STEPS, limit_val_batches=0, num_sanity_val_steps=0,
         logger=False, callbacks=probe, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, use_distributed_sampler=False, default_root_dir=directory,
     )  # fmt: skip
@@ -178,6 +180,7 @@ class _Probe(Callback):
     ) -> None:
         self._synchronize()  # kernels run asynchronously: without this, only their launch would be timed
         self.seconds = time.perf_counter() - self._start
+        trainer.should_stop = trainer.global_step >= _STEPS
 
     def peak(self) -> int:
         """Return the peak memory in bytes: reserved on the GPU, resident on the CPU."""

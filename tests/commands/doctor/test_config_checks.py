@@ -32,6 +32,11 @@ def test_all_is_well_and_nothing_is_left_of_the_trial(doctor, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_warm_up_that_is_longer_than_the_probe_is_no_finding(doctor):
+    findings = doctor(*TINY, "--model.schedule", "cosine", "--model.warmup_steps", "50")
+    assert status(findings)["micro batch"] == ["ok"], findings
+
+
 def test_without_a_config_there_is_nothing_to_check():
     assert config_checks(["--trainer.devices", "2"], plan_launch([], {}), {}, Path("runs")) == []
 

@@ -31,7 +31,7 @@ def last_attention(
     intervals = None
     if relations is not None:
         intervals = select_position(relations.intervals, last).unsqueeze(1).expand(-1, query.shape[1], -1, -1)
-        # Products with all T + 1 relation keys, then a look-up for each key, avoid a tensor [L, L, D].
+        # Products with all T + 1 relation keys, then a gather for each key, avoid a tensor [L, L, D].
         scores = scores + (query @ relations.keys.to(query.dtype).mT).gather(-1, intervals)
     # A row's last position is a number of its own, so the causal mask is [B, 1, 1, L] and not a triangle.
     later = torch.arange(key.shape[-2], device=last.device) > last[:, None, None, None]
