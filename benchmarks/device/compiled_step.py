@@ -29,7 +29,7 @@ PLAIN, COMPILED = "plain step", "compile_step true"
 
 
 def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
-    """Measure a sheet per model."""
+    """Measure a table per model."""
     sizes = TINY if setting.tiny else REALISTIC
     batch = full_batch(sizes, setting.device)
     for model, attention in MODELS.items():
@@ -39,7 +39,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
         ]
         checks, failures = compared(variants, reference_of(encoder, batch, setting.device))
         yield [check._replace(name=f"{model} {check.name}") for check in checks]
-        yield _sheet(model, [variant for variant in variants if variant.name not in failures], failures, sizes, setting)
+        yield _table(model, [variant for variant in variants if variant.name not in failures], failures, sizes, setting)
         torch.compiler.reset()  # torch limits how often it compiles the same function
 
 
@@ -56,10 +56,10 @@ def _variant(name: str, encoder: SequenceEncoder, batch: TrainBatch, device: str
     return TrainingStep(network, loss, "bf16", device, has_dropout=True).variant(name)
 
 
-def _sheet(
+def _table(
     model: str, variants: list[Variant], failures: dict[str, str], sizes: Sizes, setting: Setting
 ) -> ResultTable:
-    """Return a sheet with ratios to the plain step, computed within a turn."""
+    """Return a table with ratios to the plain step, computed within a turn."""
     turns = take_turns({variant.name: variant.work for variant in variants}, setting.device, setting.repeats)
     rows = []
     for variant in variants:

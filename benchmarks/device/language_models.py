@@ -64,7 +64,7 @@ KINDS: dict[Trainable, str] = {"full": "all of it trains", "lora": "with adapter
 
 
 def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
-    """Measure a sheet per kind; fp32 and TF32 for the fully trained model."""
+    """Measure a table per kind; fp32 and TF32 for the fully trained model."""
     sizes, device = TINY if setting.tiny else REALISTIC, setting.device
     measured, checked = (_tokens(shape, sizes.vocabulary, device) for shape in (sizes.rows, sizes.checked))
     rows, length = sizes.rows

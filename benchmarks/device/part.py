@@ -1,6 +1,6 @@
 """Runs a part of the device benchmark in a process, and returns its results.
 
-A part is a module of this package with `measure(setting)`, a generator that yields checks and then sheets. If a check
+A part is a module of this package with `measure(setting)`, a generator that yields checks and then tables. If a check
 fails, the part is not continued, so a wrong computation is never timed. Each part has its own process: a broken CUDA
 context or exhausted memory ends with it.
 """
@@ -50,7 +50,7 @@ class Check(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Row of a sheet."""
+    """Row of a table."""
 
     name: str
     cells: tuple[list[float] | float | str, ...]  # per column: a number for each turn, a single number, or an error

@@ -1,7 +1,7 @@
 """Measures training steps of the small recommenders SASRec and TiSASRec: kernel time and launch time.
 
 Their kernels are short, so on a fast GPU the duration of a step may be the time that Python takes to launch them. The
-sheet has the wall time of a step, the time with an active kernel, and the same step as a CUDA graph. The graph's loss
+table has the wall time of a step, the time with an active kernel, and the same step as a CUDA graph. The graph's loss
 does not test for padding, for which the host would wait, and its optimizer counts steps on the GPU.
 """
 
@@ -33,7 +33,7 @@ _GRAPHS: tuple[Format, ...] = ("fp32", "bf16")
 
 
 def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
-    """Measure a sheet per model, then the CUDA graphs, because a failed capture may break the CUDA context."""
+    """Measure a table per model, then the CUDA graphs, because a failed capture may break the CUDA context."""
     sizes = TINY if setting.tiny else REALISTIC
     batch = full_batch(sizes, setting.device)
     for graphs in (False, True) if setting.cuda else (False,):
@@ -43,7 +43,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
             checks, wrong = compared(variants, reference_of(encoder, batch, setting.device))
             failures |= wrong
             yield [check._replace(name=f"{model} {check.name}") for check in checks]
-            yield _sheet(
+            yield _table(
                 model, [variant for variant in variants if variant.name not in failures], failures, sizes, setting
             )
 
@@ -125,7 +125,7 @@ def reference_of(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Ou
     return Outcome(step.differentiate(), gradients_of(weights))
 
 
-def _sheet(
+def _table(
     model: str, variants: list[Variant], failures: dict[str, str], sizes: Sizes, setting: Setting
 ) -> ResultTable:
     turns = take_turns({variant.name: variant.work for variant in variants}, setting.device, setting.repeats)

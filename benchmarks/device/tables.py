@@ -1,4 +1,4 @@
-"""Formats checks and sheets with the standard library only."""
+"""Formats checks and tables with the standard library only."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ def format_checks(checks: list[Check]) -> str:
     return "\n".join(["relative error beside float64:", *lines])
 
 
-def format_table(sheet: ResultTable) -> str:
-    """Return the sheet with aligned columns."""
-    lines = [("", *sheet.headings), *((row.name, *map(_format_cell, row.cells)) for row in sheet.rows)]
+def format_table(table: ResultTable) -> str:
+    """Return the table with aligned columns."""
+    lines = [("", *table.headings), *((row.name, *map(_format_cell, row.cells)) for row in table.rows)]
     # Each column is as wide as its longest cell, the heading included.
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     body = ["  ".join(_aligned(line, widths)).rstrip() for line in lines]
-    return "\n".join(["", sheet.title, *body, *([sheet.note] if sheet.note else [])])
+    return "\n".join(["", table.title, *body, *([table.note] if table.note else [])])
 
 
-def as_json(sheet: ResultTable) -> dict[str, Any]:
+def as_json(table: ResultTable) -> dict[str, Any]:
     """Return each row's cells by column name."""
-    rows = [{"name": row.name, **dict(zip(sheet.headings, row.cells, strict=True))} for row in sheet.rows]
-    return {"title": sheet.title, "rows": rows, "failures": sheet.failures, "note": sheet.note}
+    rows = [{"name": row.name, **dict(zip(table.headings, row.cells, strict=True))} for row in table.rows]
+    return {"title": table.title, "rows": rows, "failures": table.failures, "note": table.note}
 
 
 def _aligned(line: tuple[str, ...], widths: list[int]) -> list[str]:

@@ -44,7 +44,7 @@ class _Layer(nn.Module):
 
 
 def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
-    """Measure a sheet per format; in fp32 also with dropout and with torch.compile."""
+    """Measure a table per format; in fp32 also with dropout and with torch.compile."""
     sizes, device = TINY if setting.tiny else REALISTIC, setting.device
     torch.manual_seed(1)
     history = full_batch(sizes, device).history
@@ -90,11 +90,11 @@ def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
             for form, layer in forms.items():
                 name, dropped = f"{form} {format}, dropout {_DROPOUT}", deepcopy(layer).train()
                 works[name] = variant(name, dropped, format).work
-        yield _sheet(setting, works, format, failed)
+        yield _table(setting, works, format, failed)
     yield from _absent(device)
 
 
-def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: dict[str, str]) -> ResultTable:
+def _table(setting: Setting, works: dict[str, Work], format: Format, failures: dict[str, str]) -> ResultTable:
     device, sizes = setting.device, TINY if setting.tiny else REALISTIC
     # A compiled form has no single operations to count.
     moved = {name: bytes_of(work) for name, work in works.items() if "compiled" not in name}

@@ -32,7 +32,7 @@ _PLAIN, _OURS = "plain torch loop", "Lockstep's module in the Trainer"
 
 
 def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
-    """Measure a sheet without and a sheet with torch.compile."""
+    """Measure a table without and a table with torch.compile."""
     sizes, steps = (TINY, _TINY_STEPS) if setting.tiny else (LARGE, _STEPS)
     amounts = amounts_of_turns(sizes, _PACKED, setting.repeats, steps, _WARM_UP)
     # The variants are compared in pairs, because the plain loop's scores of all tokens fill the device.
@@ -45,13 +45,13 @@ def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
         turns = take_turns(
             pair, processes=dict.fromkeys(pair, 1), steps=steps, repeats=setting.repeats, warm_up=_WARM_UP
         )
-        yield _sheet(turns, amounts, steps, setting)
+        yield _table(turns, amounts, steps, setting)
 
 
-def _sheet(
+def _table(
     turns: dict[str, list[Measurement]], amounts: list[dict[str, float]], steps: int, setting: Setting
 ) -> ResultTable:
-    """Return a sheet with ratios to the first variant, computed within a turn."""
+    """Return a table with ratios to the first variant, computed within a turn."""
     seconds = {name: [turn.wall * steps for turn in measured] for name, measured in turns.items()}
     first, best, rows = next(iter(seconds.values())), peak(setting, "bf16"), []
     for name, own in seconds.items():
@@ -85,7 +85,7 @@ def _compared(device: str, compiled: bool) -> tuple[list[Check], dict[str, str]]
     # Tiny sizes: float64 of the real ones would not fit the device.
     module, data = built(TINY, _PACKED)
     # One batch of one part
-    ((examples,),) = [next(iter(data.train_dataloader()))]
+    ((batch,),) = [next(iter(data.train_dataloader()))]
     model = PlainLlava(TINY, data.tokenizer.vocabulary_size, data.tokenizer.placeholder)
     model.language_model.load_state_dict(module.language_model.network.state_dict())
     model.tower.load_state_dict(module.get_submodule("encoder.network").state_dict())
@@ -96,32 +96,32 @@ def _compared(device: str, compiled: bool) -> tuple[list[Check], dict[str, str]]
     mixed.load_state_dict(module.state_dict())
     for network in (module, mixed, model):
         network.to(device)
-    examples = move_data_to_device(examples, torch.device(device))
+    batch = move_data_to_device(batch, torch.device(device))
 
-    reference = _of_plain(deepcopy(model).double(), examples, "fp32", device)
+    reference = _of_plain(deepcopy(model).double(), batch, "fp32", device)
     if compiled:
         compile_parts(model)
     suffix = ", compiled" * compiled
     outcomes: dict[str, tuple[Format, Callable[[], Outcome]]] = {
-        f"{_PLAIN} in bf16{suffix}": ("bf16", lambda: _of_plain(model, examples, "bf16", device)),
-        f"{_OURS} in bf16{suffix}": ("bf16", lambda: _of_ours(mixed, examples, "bf16", device)),
+        f"{_PLAIN} in bf16{suffix}": ("bf16", lambda: _of_plain(model, batch, "bf16", device)),
+        f"{_OURS} in bf16{suffix}": ("bf16", lambda: _of_ours(mixed, batch, "bf16", device)),
     }
     if not compiled:
-        outcomes[f"{_OURS} in fp32"] = ("fp32", lambda: _of_ours(module, examples, "fp32", device))
+        outcomes[f"{_OURS} in fp32"] = ("fp32", lambda: _of_ours(module, batch, "fp32", device))
     variants = [Variant(name, format, outcome, outcome) for name, (format, outcome) in outcomes.items()]
     return compared(variants, reference)
 
 
-def _of_plain(model: PlainLlava, examples: ChatTrainBatch, format: Format, device: str) -> Outcome:
-    tokens, labels, positions = examples.rows[:3]
+def _of_plain(model: PlainLlava, batch: ChatTrainBatch, format: Format, device: str) -> Outcome:
+    tokens, labels, positions = batch.rows[:3]
     with autocast(format, device):
-        loss = model(tokens, labels, examples.encoder_input.pixels, positions)["loss"]
+        loss = model(tokens, labels, batch.encoder_input.pixels, positions)["loss"]
     return _differentiated(loss, model.language_model, model.projector)
 
 
-def _of_ours(module: VisionLanguageModel, examples: ChatTrainBatch, format: Format, device: str) -> Outcome:
+def _of_ours(module: VisionLanguageModel, batch: ChatTrainBatch, format: Format, device: str) -> Outcome:
     with autocast(format, device):
-        found = module.training_loss((examples,))
+        found = module.training_loss((batch,))
         loss = found.total / found.terms
     return _differentiated(loss, module.language_model.network, module.projector)
 

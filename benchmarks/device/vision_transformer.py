@@ -22,7 +22,7 @@ _AT_ONCE = 8
 
 
 def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
-    """Measure the sheet."""
+    """Measure the table."""
     torch.manual_seed(1)
     sizes, batch = (_TINY, _TINY_BATCH) if setting.tiny else (_REALISTIC, _BATCH)
     network = VisionTransformer(3, **sizes).to(setting.device)

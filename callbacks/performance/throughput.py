@@ -82,16 +82,8 @@ class Throughput(Callback):
         self._counted_wait = as_run_trainer(trainer).train_dataloader.waited
         self._totals = {WAITED: counters.total(WAITED)}
         self._start, self._steps, self._samples = time.perf_counter(), trainer.global_step, 0
-        datamodule = as_run_trainer(trainer).datamodule
-        batch, samples = datamodule.plan.batch_size, datamodule.samples_in_step(0)
-        if batch > samples and trainer.is_global_zero:
-            log.warning(
-                "data.init_args.batch_size is %d, but an epoch has %d samples, so a step has no more; lower it to at "
-                "most %d",
-                batch,
-                samples,
-                samples,
-            )
+        if trainer.is_global_zero:
+            _warn_of_large_batch(as_run_trainer(trainer).datamodule)
 
     @override
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -186,3 +178,18 @@ def _wait_warning(share: float, datamodule: LockstepDataModule) -> str:
 
 def _counter(name: str) -> str:
     return f"throughput/{name}"
+
+
+def _warn_of_large_batch(datamodule: LockstepDataModule) -> None:
+    """Log a warning if an epoch has fewer samples than a batch, whose size may be mistyped."""
+    batch, samples = datamodule.plan.batch_size, datamodule.samples_in_step(0)
+    if batch <= samples:
+        return
+    name, size, limit = "batch_size", batch, samples
+    if datamodule.batch_size_per_device is not None:
+        name, size = "batch_size_per_device", datamodule.batch_size_per_device
+        limit = max(1, samples * size // batch)
+    log.warning(
+        "data.init_args.%s is %d, but an epoch has %d samples, so a step has no more; lower it to at most %d",
+        name, size, samples, limit,
+    )  # fmt: skip

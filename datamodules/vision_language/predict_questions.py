@@ -57,7 +57,7 @@ class PredictDataset(ImageChatDataset):
         self.path, self.system = path, system
         self.rows = [self._parse_row(where, record) for where, record in read_conversations(path)]
         self.answers: Mapping[int, Sequence[str]] = {}
-        """Answers of the model after which conversations go on; see `after`."""
+        """Answers of the model after which conversations go on; see `next_turns`."""
 
     outcomes = OUTCOMES
     kinds: tuple[str, ...] = ()

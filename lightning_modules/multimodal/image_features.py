@@ -113,8 +113,8 @@ class ImageFeatures(ModalityFeatures[ImageData]):
         return inputs._replace(pixels=torch.zeros_like(inputs.pixels))
 
     @override
-    def flops(self, networks: FeatureNetworks, examples: ChatTrainBatch) -> int:
-        return len(examples.encoder_input.pixels) * self.flops_of_view(networks)
+    def flops(self, networks: FeatureNetworks, batch: ChatTrainBatch) -> int:
+        return len(batch.encoder_input.pixels) * self.flops_of_view(networks)
 
     def flops_of_view(self, networks: FeatureNetworks) -> int:
         """Return the FLOPs of tower and projector for one view, forward and backward (see flops.py)."""

@@ -183,7 +183,7 @@ class LanguageModule(LockstepModule[ChatDataT]):
 
     @override
     def training_loss(self, batch: Any) -> LossSum:
-        """Return the loss of a micro-batch, a sequence of Examples of similar length."""
+        """Return the loss of a micro-batch, a sequence of ChatTrainBatch, each of chats of similar length."""
         losses = [self.part_loss(part) for part in batch]
         total, count = (torch.stack(values).sum() for values in zip(*losses, strict=True))
         return LossSum(total, count)

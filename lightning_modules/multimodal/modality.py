@@ -66,7 +66,7 @@ class ModalityFeatures(ABC, Generic[DataT]):
     def blinded(self, inputs: Any) -> Any:
         """Return the samples without content but with the same number of features."""
 
-    def flops(self, networks: FeatureNetworks, examples: ChatTrainBatch) -> int | None:
+    def flops(self, networks: FeatureNetworks, batch: ChatTrainBatch) -> int | None:
         """Return the FLOPs of encoder and projector, forward and backward (see flops.py). None: not known."""
         return None
 

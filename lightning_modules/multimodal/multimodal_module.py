@@ -155,13 +155,13 @@ class MultimodalModule(LanguageModule[ChatDataT]):
             self.language_model.causal_lm, behind_trained=any(map(has_trainable_weights, before))
         )
 
-    def _flops(self, examples: ChatTrainBatch) -> int | None:
-        features = self.modality.flops(self.feature_networks, examples)
+    def _flops(self, batch: ChatTrainBatch) -> int | None:
+        features = self.modality.flops(self.feature_networks, batch)
         if features is None or self._language_model_flops is None:
             return None
         # Other kernels compute all pairs of a packed row and mask those between chats.
         apart = self.language_model_settings.attention in ("flash_attention_2", "flex_attention")
-        return features + self._language_model_flops.total(examples.rows, apart)
+        return features + self._language_model_flops.total(batch.rows, apart)
 
     # -- checkpoints and exports -------------------------------------------------------------------------------------
 

@@ -51,9 +51,9 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
         return inputs._replace(values=inputs.values * 0, present=inputs.present & False)
 
     @override
-    def flops(self, networks: FeatureNetworks, examples: ChatTrainBatch) -> int:
-        projected = examples.rows.counts.features * networks.projector.flops(1, behind_trained=True)
-        return networks.encoder.flops(examples.encoder_input) + projected
+    def flops(self, networks: FeatureNetworks, batch: ChatTrainBatch) -> int:
+        projected = batch.rows.counts.features * networks.projector.flops(1, behind_trained=True)
+        return networks.encoder.flops(batch.encoder_input) + projected
 
     @override
     def description(self, encoder: object, data: TemporalData) -> dict[str, Any]:

@@ -38,8 +38,15 @@ _NOT_COUNTED = frozenset([
 BOUND = re.compile(r"([<>±≤≥])\s*$")
 BOUNDS_IN_SIGNS = {r"<=|[⩽≦]": "≤", r">=|[⩾≧]": "≥", r"\+\s?/\s?[-\u2212]|\+[-\u2212]": "±"}
 """Patterns of bounds in signs, and the signs that `BOUND` has."""
-_IN_TWO_UNITS = re.compile(r"\s*(?:and\s+|零|又)?", re.IGNORECASE)
-"""What may be between the parts of a quantity in two units: 1 h 30 min, 1小时零5分钟."""
+_IN_TWO_UNITS = {
+    (("kg", 1),): re.compile(r"\s*"),
+    (("m", 1),): re.compile(r"\s*"),
+    (("s", 1),): re.compile(r"\s*(?:and\s+|零|又)?", re.IGNORECASE),
+}
+"""Patterns between the parts of a quantity in two units, by base units: 1 h 30 min, 1小时零5分钟, 1 m 20 cm.
+
+Quantities of other kinds are not given in two units: "2 kV and 500 V" are two.
+"""
 _IN_A_WORD = re.compile(r"\s|[A-Za-z\d][A-Za-z\d]")
 
 _LONGEST_UNIT = 40
@@ -88,8 +95,7 @@ def _quantities_with_ends(text: str) -> list[tuple[Quantity, int]]:
     previous: Quantity | None = None
     for match in NUMBER.finditer(text):
         quantity, end = _quantity(text, match)
-        joined = previous is not None and _IN_TWO_UNITS.fullmatch(text, found[-1][1], match.start())
-        if joined and previous is not None and _continues(previous, quantity):
+        if previous is not None and _continues(previous, quantity, text, found[-1][1], match.start()):
             found[-1] = _add(found[-1][0], quantity), end
         else:
             found.append((quantity, end))
@@ -97,12 +103,17 @@ def _quantities_with_ends(text: str) -> list[tuple[Quantity, int]]:
     return found
 
 
-def _continues(first: Quantity, second: Quantity) -> bool:
-    """Return whether two quantities are one: a whole number of a unit, and less than one such unit."""
-    if first.unit is None or second.unit is None or second.bound or not first.unit.bases:
+def _continues(first: Quantity, second: Quantity, text: str, end: int, start: int) -> bool:
+    """Return whether two quantities are one: a whole number of a unit, and less than one such unit.
+
+    The text between them begins at `end` and ends before `start`.
+    """
+    if first.unit is None or second.unit is None or second.bound or first.unit.bases != second.unit.bases:
         return False
-    same = (first.unit.zero, first.unit.bases) == (second.unit.zero, second.unit.bases)
-    return same and first.number.is_integer() and 0 <= second.in_base_units < first.unit.factor
+    between = _IN_TWO_UNITS.get(first.unit.bases)
+    if between is None or not between.fullmatch(text, end, start):
+        return False
+    return first.number.is_integer() and 0 <= second.in_base_units < first.unit.factor
 
 
 def _add(first: Quantity, second: Quantity) -> Quantity:

@@ -45,7 +45,7 @@ def read_series_questions(path: Path, limits: SeriesLimits, answers: bool) -> li
     """Read the questions of a file.
 
     Args:
-        path: the file, see `file_formats`.
+        path: the file, see `record_files`.
         limits: largest sizes.
         answers: whether each question needs a reference answer.
 

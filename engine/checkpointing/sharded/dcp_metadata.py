@@ -1,4 +1,4 @@
-"""Reads the index of a sharded checkpoint, without the code that a pickle may refer to."""
+"""Reads the metadata of a sharded checkpoint, without the code that a pickle may refer to."""
 
 import pickle
 from pathlib import Path
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class CorruptMetadataError(ValueError):
-    """The index of a sharded checkpoint is corrupt, or refers to code."""
+    """The metadata of a sharded checkpoint is corrupt, or refers to code."""
 
 
 def read_dcp_metadata(folder: Path) -> "Metadata":
     """Read `.metadata` of a folder: names and shapes of the tensors, and where each is stored.
 
     Raises:
-        CorruptMetadataError: the index is corrupt, or refers to code.
+        CorruptMetadataError: the metadata is corrupt, or refers to code.
         OSError: it cannot be read.
     """
     # What an altered pickle raises; ValueError also for a text that is not UTF-8 and an unknown protocol.
@@ -28,18 +28,18 @@ def read_dcp_metadata(folder: Path) -> "Metadata":
     )  # fmt: skip
     try:
         with (folder / ".metadata").open("rb") as file:
-            index: Metadata = _IndexUnpickler(file).load()
-        if index.storage_data is None:
+            metadata: Metadata = _MetadataUnpickler(file).load()
+        if metadata.storage_data is None:
             raise TypeError("it names no file")
     except corrupt as error:
         raise CorruptMetadataError(f"{folder} is corrupt: .metadata cannot be read ({error})") from error
-    return index
+    return metadata
 
 
-class _IndexUnpickler(pickle.Unpickler):
-    """Unpickler for the index of a sharded checkpoint that allows only the classes torch writes into it.
+class _MetadataUnpickler(pickle.Unpickler):
+    """Unpickler for the metadata of a sharded checkpoint that allows only the classes torch writes into it.
 
-    `torch.distributed.checkpoint` pickles the index and offers no safe reader.
+    `torch.distributed.checkpoint` pickles the metadata and offers no safe reader.
     """
 
     def find_class(self, module: str, name: str) -> Any:

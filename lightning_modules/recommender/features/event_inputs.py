@@ -48,7 +48,7 @@ def event_encoding_of(settings: EventEncodingSettings) -> EventEncoding:
 def encode_events(
     encoding: EventEncoding, values: Values | None, indices: Sequence[int], events: int
 ) -> tuple[Tensor, Tensor]:
-    """Code the features of a history.
+    """Encode the features of a history.
 
     Args:
         encoding: vocabularies and statistics.

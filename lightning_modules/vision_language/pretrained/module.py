@@ -128,7 +128,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
 
     @override
     def training_loss(self, batch: Any) -> LossSum:
-        """Return the loss of a micro-batch, a sequence of Examples of similar length."""
+        """Return the loss of a micro-batch, a sequence of ChatTrainBatch, each of chats of similar length."""
         loss = super().training_loss(batch)
         # A rank without an image has no gradients of tower and connector, for which DDP would wait.
         if any(part.encoder_input for part in batch) or not self._reads_with_trained_weights:

@@ -34,7 +34,9 @@ class FakeRun:
         self.trainer = fake_trainer(
             ranks=2,
             log_every_n_steps=5,
-            datamodule=SimpleNamespace(plan=self.plan, num_workers=0, samples_in_step=lambda index: 64),
+            datamodule=SimpleNamespace(
+                plan=self.plan, num_workers=0, batch_size_per_device=None, samples_in_step=lambda index: 64
+            ),
             train_dataloader=SimpleNamespace(waited=0.0),
             precision="bf16-mixed",
         )
@@ -256,6 +258,18 @@ def test_an_epoch_with_fewer_samples_than_the_batch_is_reported(fake_run, messag
     assert messages == [
         "data.init_args.batch_size is 1000000000000, but an epoch has 50 samples, so a step has no more; "
         "lower it to at most 50"
+    ]
+
+
+def test_the_option_that_set_the_batch_size_is_named(fake_run, messages):
+    run = fake_run()  # of two ranks
+    datamodule = run.trainer.datamodule
+    datamodule.batch_size_per_device, run.plan.batch_size = 32, 64
+    datamodule.samples_in_step = lambda index: 51
+    run.start()
+    assert messages == [
+        "data.init_args.batch_size_per_device is 32, but an epoch has 51 samples, so a step has no more; "
+        "lower it to at most 25"
     ]
 
 

@@ -85,3 +85,4 @@ def test_processes_of_srun_meet_at_a_port_of_their_job_and_step(monkeypatch):
     ports = [port(), port(SLURM_STEP_ID="1"), port(SLURM_JOB_ID="133456"), port(SLURM_JOB_ID="123457")]
     assert len(set(ports)) == 4
     assert all(15000 <= port < 32000 for port in ports)
+    assert port(SLURM_STEP_ID="interactive") == port(), "some versions of SLURM give a name"

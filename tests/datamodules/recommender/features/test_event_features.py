@@ -157,7 +157,7 @@ def test_wrong_columns_and_parquet_values_are_refused(tmp_path):
         InteractionSequences(dataset="synthetic", event_features=SETTINGS)
 
 
-def test_the_coding_is_that_of_inputs_of_training_rows(tmp_path):
+def test_the_encoding_is_that_of_inputs_of_training_rows(tmp_path):
     store = store_of(table(tmp_path))
     encoding = fit_event_encoding(SETTINGS, store, leave_one_out(store).train, chunk=3)
     # Inputs of b: the event at 10 alone, as that at 20 is a target; of a: that at 10.
