@@ -4,7 +4,7 @@
   step-2     the same with two processes
   share      steps of about 5 and 20 ms beside those of a bare torch loop, Accelerate and plain Lightning; one and two
              processes: the engine and all guards may cost 500 us, 5 % of 20 ms, and 8 % with two processes
-  profile    where the time of a step of about 5 ms goes, in the same loops, and how many functions are called
+  profile    where the time of a step of about 5 and 20 ms goes, in the same loops, and how many functions are called
   scaling    SASRec with one process and with two, beside a plain DDP loop and Accelerate: at least 1.85 times the
              samples per second, on two idle cores
   checkpoint how long a checkpoint blocks training, by size: Lightning's, Lockstep's, Lockstep's asynchronous; MB/s
@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.engine import checkpoint_stall, measurements, scaling, step_profile
+    from benchmarks.engine.mlp import BATCH_SIZES
     from benchmarks.environment import console, describe_environment, end_report
 
     out, environment, results = console(), describe_environment(options.repeats), []
@@ -41,9 +42,10 @@ def main(arguments: list[str] | None = None) -> None:
             results.append({"name": name, "stalls": [stall._asdict() for stall in stalls]})
             continue
         if name == "profile":
-            profiles = step_profile.measure(_PROFILED_STEPS * options.repeats)
-            out.print(step_profile.table(profiles))
-            results.append(step_profile.result(profiles))
+            for size in BATCH_SIZES:
+                profiles = step_profile.measure(_PROFILED_STEPS * options.repeats, size)
+                out.print(step_profile.table(profiles, size))
+                results.append(step_profile.result(profiles, size))
             continue
         if name == "scaling":
             results.append(scaling.scaling(options.repeats))

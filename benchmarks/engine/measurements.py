@@ -9,14 +9,12 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.engine.interleaving import Body, Measurement, take_turns
+from benchmarks.engine.mlp import BATCH_SIZES
 from benchmarks.engine.trainings import GUARDS, bare, engine, plain_lightning, with_accelerate
 from benchmarks.environment import ratios, spread
 
 Result = dict[str, Any]
 """Measurements of a part, ready for JSON: name, title, and the seconds per step of each variant's turns."""
-
-_BATCH = {"5 ms": 8, "20 ms": 120}
-"""Samples of a process in a step of the tower, by the duration of the step on a single core."""
 
 BARE, ENGINE = "bare torch loop", "engine, all guards"
 
@@ -26,7 +24,7 @@ _GOALS = {(1, "5 ms"): ("us", 500), (1, "20 ms"): ("%", 5), (2, "20 ms"): ("%", 
 
 def step(repeats: int, processes: int = 1) -> Result:
     """Measure each guard alone, in microseconds per step above the engine without guards."""
-    batch = _BATCH["5 ms"] * processes
+    batch = BATCH_SIZES["5 ms"] * processes
     variants: dict[str, Body] = {
         BARE: partial(bare, batch_size=batch),
         "plain Lightning": partial(plain_lightning, batch_size=batch),
@@ -50,8 +48,10 @@ def share(repeats: int) -> Result:
     turns: dict[str, list[Measurement]] = {}
     bases: dict[str, str] = {}
     goals = []
-    for number, size in itertools.product((1, 2), _BATCH):  # the variants of a size alternate; all at once need 20 GB
-        suffix, batch = _suffix(number, size), _BATCH[size] * number
+    for number, size in itertools.product(
+        (1, 2), BATCH_SIZES
+    ):  # the variants of a size alternate; all at once need 20 GB
+        suffix, batch = _suffix(number, size), BATCH_SIZES[size] * number
         variants: dict[str, Body] = {
             BARE + suffix: partial(bare, batch_size=batch),
             "Accelerate" + suffix: partial(with_accelerate, batch_size=batch),

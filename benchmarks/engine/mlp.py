@@ -11,6 +11,9 @@ from engine.optim.global_loss_mean import LossSum
 
 WIDTH, LAYERS, SAMPLES = 200, 24, 32768
 
+BATCH_SIZES = {"5 ms": 8, "20 ms": 120}
+"""Samples of a process in a step of the tower, by the duration of the step on a single core."""
+
 
 def tower() -> nn.Sequential:
     """Create 24 layers of 200 x 200."""

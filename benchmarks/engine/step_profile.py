@@ -24,6 +24,7 @@ from rich.table import Table
 from typing_extensions import override
 
 from benchmarks.engine.interleaving import WARM_UP, Body, Gate, train_alone
+from benchmarks.engine.mlp import BATCH_SIZES
 from benchmarks.engine.trainings import bare, engine, plain_lightning, with_accelerate
 from benchmarks.variant_process import VariantProcess
 
@@ -56,28 +57,29 @@ class StepProfile(NamedTuple):
     torch_calls: int  # of these, of torch's functions in C
 
 
-def measure(steps: int, variants: Mapping[str, Body] | None = None) -> dict[str, StepProfile]:
+def measure(steps: int, size: str = "5 ms", variants: Mapping[str, Body] | None = None) -> dict[str, StepProfile]:
     """Profile `steps` steps of each variant.
 
     Args:
         steps: steps of each turn.
-        variants: trainings; None: those of `--only share`, with steps of about 5 ms.
+        size: a key of `BATCH_SIZES`.
+        variants: trainings; None: those of `--only share`, with steps of `size`.
     """
     found = {}
-    for name, body in (variants or _variants()).items():
+    for name, body in (variants or _variants(BATCH_SIZES[size])).items():
         with _Variant(name, body, steps) as variant:
             found[name] = variant.receive()
     return found
 
 
-def _variants() -> dict[str, Body]:
+def _variants(batch_size: int) -> dict[str, Body]:
     bodies = {
         "bare torch loop": bare,
         "Accelerate": with_accelerate,
         "plain Lightning": plain_lightning,
         "engine, all guards": engine,
     }
-    return {name: partial(body, batch_size=8) for name, body in bodies.items()}
+    return {name: partial(body, batch_size=batch_size) for name, body in bodies.items()}
 
 
 class _Variant(VariantProcess):
@@ -138,14 +140,18 @@ def row_of(frame: FrameType | None) -> str:
     return "other"
 
 
-def result(profiles: Mapping[str, StepProfile]) -> dict[str, Any]:
+def result(profiles: Mapping[str, StepProfile], size: str = "5 ms") -> dict[str, Any]:
     """Return the profiles for JSON."""
-    return {"name": "profile", "sides": [{"name": name, **found._asdict()} for name, found in profiles.items()]}
+    return {
+        "name": "profile",
+        "size": size,
+        "sides": [{"name": name, **found._asdict()} for name, found in profiles.items()],
+    }
 
 
-def table(profiles: Mapping[str, StepProfile]) -> Table:
+def table(profiles: Mapping[str, StepProfile], size: str = "5 ms") -> Table:
     """Return a table with a column per variant."""
-    sheet = Table(box=box.SIMPLE_HEAD, title="A step of 5 ms, CPU us", title_justify="left", title_style="bold")
+    sheet = Table(box=box.SIMPLE_HEAD, title=f"A step of {size}, CPU us", title_justify="left", title_style="bold")
     sheet.add_column("")
     for name in profiles:
         sheet.add_column(name, justify="right", no_wrap=True)

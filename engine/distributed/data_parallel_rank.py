@@ -1,17 +1,9 @@
 """Maps a global rank to its data-parallel rank: under tensor parallelism the ranks of a group read the same samples."""
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import Strategy
-
-
-@runtime_checkable
-class HasTensorParallelSize(Protocol):
-    """A strategy whose ranks divide the layers of a model, as TensorParallelStrategy does."""
-
-    tensor_parallel: int
-    """Number of ranks of a group; they read the same samples."""
 
 
 class DataParallelRank(NamedTuple):
@@ -42,4 +34,6 @@ def tensor_parallel_size(trainer: Trainer | None) -> int:
 
 def strategy_tensor_parallel_size(strategy: Strategy) -> int:
     """Return the number of ranks that read the same samples under a strategy."""
-    return strategy.tensor_parallel if isinstance(strategy, HasTensorParallelSize) else 1
+    # An attribute of TensorParallelStrategy. Each step asks several times, and an isinstance of a Protocol is slow.
+    size: int = getattr(strategy, "tensor_parallel", 1)
+    return size

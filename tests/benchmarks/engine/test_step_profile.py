@@ -55,9 +55,11 @@ def test_the_sum_of_the_rows_is_printed(capsys):
     names = ["forward pass", "other"]
     rows = dict.fromkeys(ROWS, 0.0) | dict.fromkeys(names, 600.0)
     profiles = {"bare": StepProfile(rows, 2685, 641)}
-    Console(width=140).print(table(profiles))
+    Console(width=140).print(table(profiles, "20 ms"))
     printed = capsys.readouterr().out
+    assert "A step of 20 ms" in printed
     assert "1,200" in printed
     assert "2,685" in printed
     assert "641" in printed
+    assert result(profiles, "20 ms")["size"] == "20 ms"
     assert result(profiles)["sides"] == [{"name": "bare", **profiles["bare"]._asdict()}]
