@@ -8,7 +8,7 @@ _RANKS = (
     "JSM_NAMESPACE_RANK", "SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT",
 )  # fmt: skip
 _SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "SLURM_NNODES")
-# Port 0 is a free port of torch's launcher: `torchrun --master_port 0`.
+# `torchrun --master_port 0` sets port 0, at which a single rank meets nobody.
 _MINIMA = {**dict.fromkeys(_RANKS, 0), **dict.fromkeys(_SIZES, 1), "MASTER_PORT": 0}
 _MAXIMA = {"MASTER_PORT": 65535}
 
@@ -33,7 +33,8 @@ def check_rank_variables(environ: Mapping[str, str]) -> None:
         environ: environment variables.
 
     Raises:
-        ValueError: a variable is not a number, or out of its range; the message names it.
+        ValueError: a variable is not a number, or out of its range, or several ranks would meet at port 0; the message
+            names it.
     """
     for name, least in _MINIMA.items():
         text = environ.get(name)
@@ -47,3 +48,8 @@ def check_rank_variables(environ: Mapping[str, str]) -> None:
                 f"the environment variable {name} is {text!r}, expected {expected}, as a launcher sets it; `unset "
                 f"{name}` if no launcher started this process"
             )
+    if int(environ.get("WORLD_SIZE", "1")) > 1 and int(environ.get("MASTER_PORT", "1")) == 0:
+        raise ValueError(
+            f"MASTER_PORT is 0, where the {environ['WORLD_SIZE'].strip()} ranks of WORLD_SIZE cannot meet; give the "
+            "launcher a free port, as --master_port 29501, or torchrun --standalone, which finds one"
+        )

@@ -35,6 +35,13 @@ def test_what_launchers_set_is_accepted():
     check_rank_variables({"RANK": "3", "WORLD_SIZE": "4", "MASTER_PORT": "29500", "SLURM_RESTART_COUNT": "0"})
 
 
+def test_port_0_is_for_a_single_rank():
+    """It is no port: torch's launcher passes on the 0, and the ranks waited for each other for 300 s."""
+    check_rank_variables({"WORLD_SIZE": "1", "MASTER_PORT": "0"})
+    with pytest.raises(ValueError, match=r"MASTER_PORT is 0, where the 2 ranks of WORLD_SIZE cannot meet; give"):
+        check_rank_variables({"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "0"})
+
+
 def test_the_start_ends_with_one_line():
     """Lightning converts RANK when it is imported, which ended in a traceback."""
     command = [sys.executable, str(REPOSITORY / "train.py"), "fit", "--config", "x.yaml"]

@@ -1,4 +1,7 @@
-"""The same command under Lightning's, Accelerate's and Kubernetes' launchers; torchrun: resume/test_restarts.py."""
+"""The same command under the launchers of Lightning, Accelerate, torch (the old one) and Kubernetes.
+
+torchrun: resume/test_restarts.py.
+"""
 
 import os
 import re
@@ -14,6 +17,7 @@ import pytest
 
 from tests.conftest import REPOSITORY, TINY, Run
 from tests.support.faults.signals import signal_in
+from tests.support.ports import free_ports
 from tests.support.ranks.team import Team
 from tests.support.waiting import wait_until
 from tests.tiers import slow
@@ -130,6 +134,19 @@ def test_accelerates_launcher_trains_as_torchrun_does(start, team, tmp_path):
     losses = Run(tmp_path / "runs/a").series("train/loss")
     assert sorted(losses) == list(range(1, 31))
     assert losses == through.series("train/loss")
+
+
+@pytest.mark.launcher
+@pytest.mark.slow
+def test_torchs_old_launcher_trains_on_two_ranks(start, tmp_path):
+    """`torch.distributed.launch` without `--use_env` passes `--local-rank` to each process."""
+    launch = ["-W", "ignore", "-m", "torch.distributed.launch", "--nproc_per_node", "2", "--master_port"]
+    first = start(*launch, str(free_ports(1)[0]), TRAIN, "fit", *OPTIONS, "--run_name", "a")
+    output, _ = first.communicate(timeout=120)
+    assert first.returncode == 0, output
+    assert "= 2 ranks x 8 samples" in output
+    wait_until(lambda: gone(first.pid))
+    assert sorted(Run(tmp_path / "runs/a").series("train/loss")) == list(range(1, 31))
 
 
 @pytest.mark.launcher
