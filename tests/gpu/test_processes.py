@@ -8,6 +8,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from tests.conftest import TINY
+from tests.support.device.optional_packages import needs
 from tests.support.device.options import DETERMINISTIC, on, quiet
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
@@ -70,6 +71,7 @@ def sharded(device, cpu_offload=False):
     return ["--trainer.strategy.class_path", "tests.support.ranks.sharded_on_cpu.ShardedOnCPU"]
 
 
+@needs("language")
 @pytest.mark.slow
 @pytest.mark.parametrize("cpu_offload", [False, pytest.param(True, marks=pytest.mark.no_cpu_form)])
 def test_shards_of_one_process_train_as_a_whole_model_and_resume(device, workplace, record_property, cpu_offload):
