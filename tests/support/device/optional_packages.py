@@ -11,11 +11,17 @@ _HIDING = """
 import sys
 from importlib.machinery import PathFinder
 
+hidden = {hidden!r}
+
 
 class Hiding(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] in {hidden!r} else super().find_spec(name, path, target)
+        return None if name.partition(".")[0] in hidden else super().find_spec(name, path, target)
+
+    @classmethod
+    def find_distributions(cls, context):  # torchmetrics looks for matplotlib by its metadata
+        return () if context.name in hidden else super().find_distributions(context)
 
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
