@@ -28,6 +28,7 @@ ORDER = (
     "test_throughput.py",
     "test_language_model.py",
     "test_doctor.py",
+    "test_optional_packages.py",
     "test_selection.py",
 )
 """Files in the order in which they run on a GPU: what is lost least when the time is over comes last."""

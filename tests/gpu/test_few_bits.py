@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.device.measures.reference import relative_error
+from tests.support.device.optional_packages import needs
 from tests.support.device.options import OVERLAYS, on, quiet
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
@@ -28,11 +29,10 @@ PRODUCT = {"float32": 1e-5, "bfloat16": 2e-2}
 """Largest relative error of a product with a dequantized weight, beside float64."""
 
 
-@pytest.fixture(autouse=True)
-def _installed():
-    pytest.importorskip("bitsandbytes")
+pytestmark = needs("bits")
 
 
+@needs("language")
 @pytest.mark.slow
 def test_the_state_of_the_optimizer_is_kept_in_8_bits(device, workplace, record_property):
     wide = ["--model.init_args.language_model.config.hidden_size", "64"]  # matrices of 4,096 numbers, and more
@@ -58,6 +58,7 @@ def _tensors(content):
             yield from _tensors(value)
 
 
+@needs("language")
 @pytest.mark.slow
 def test_adapters_train_beside_weights_in_4_bits(device, workplace):
     options = [*TINY_TEMPORAL, *on(device), "--config", str(OVERLAYS / "qlora.yaml")]

@@ -12,11 +12,14 @@ from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
+from tests.support.device.optional_packages import needs
 from tests.support.language.packed_rows import rows, trained
 
 ROWS = [([9, 4], 14), ([7, 11, 5], 17), ([3, 6, 9, 2], 12)]  # chats per row, of other widths
 TOLERANCE = {"32-true": (1e-5, 1e-3), "bf16-mixed": (2e-2, 2e-1)}
 """Largest relative errors of the loss and of the gradients."""
+
+pytestmark = needs("language")
 
 
 @pytest.mark.slow

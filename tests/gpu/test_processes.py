@@ -8,6 +8,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from tests.conftest import TINY
+from tests.support.device.optional_packages import needs
 from tests.support.device.options import DETERMINISTIC, on, quiet
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
@@ -54,7 +55,7 @@ def test_two_processes_on_one_device_train_as_one(device, workplace):
     """NCCL refuses two ranks on a GPU, so the two are connected by gloo."""
     alone = workplace.run("fit", *options(device), name="alone")
     assert group(alone) == {"backend": "nccl" if device == "cuda" else "gloo", "device": device, "ranks": 1}
-    two = workplace.run("fit", *options(device), *GLOO, *TWO_NODES, name="two", codes=[0, 0], nodes=True)
+    two = workplace.run("fit", *options(device), *GLOO, *TWO_NODES, name="two", codes=[0, 0], node_size=1)
     assert group(two) == {"backend": "gloo", "device": device, "ranks": 2}
     assert "2 ranks x 8 samples" in two.output
     for metric in ("train/loss", "train/gradient_norm", "val/ndcg@10"):
@@ -63,15 +64,16 @@ def test_two_processes_on_one_device_train_as_one(device, workplace):
         assert ours == pytest.approx(theirs, rel=ROUNDING)
 
 
-def sharded(device, cpu_offload=False):
+def sharded(device, cpu_offload):
     """Return the options of FSDP with one process: whole weights and optimizer state in one shard."""
-    if device == "cuda":
-        return ["--trainer.strategy.init_args.cpu_offload", str(cpu_offload).lower()]
-    return ["--trainer.strategy.class_path", "tests.support.ranks.sharded_on_cpu.ShardedOnCPU"]
+    on_cpu = ["--trainer.strategy.class_path", "tests.support.ranks.sharded_on_cpu.ShardedOnCPU"]
+    offload = ["--trainer.strategy.init_args.cpu_offload", str(cpu_offload).lower()]
+    return [*([] if device == "cuda" else on_cpu), *offload]
 
 
+@needs("language")
 @pytest.mark.slow
-@pytest.mark.parametrize("cpu_offload", [False, pytest.param(True, marks=pytest.mark.no_cpu_form)])
+@pytest.mark.parametrize("cpu_offload", [False, True])
 def test_shards_of_one_process_train_as_a_whole_model_and_resume(device, workplace, record_property, cpu_offload):
     """The losses are those without shards, also after the run has resumed from its folder of shards."""
     common = [*TINY_TEMPORAL, "--trainer.limit_val_batches", "0", *DETERMINISTIC]

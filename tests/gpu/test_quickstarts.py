@@ -5,6 +5,7 @@ import math
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.support.device.optional_packages import needs
 from tests.support.device.options import on, quiet
 
 QUICKSTARTS = {
@@ -14,18 +15,15 @@ QUICKSTARTS = {
     "temporal": "temporal/quickstart",
     "document_qa": "document_qa/quickstart",
 }
-NEEDS = {
-    "image_classifier": ("sklearn",),
-    "vision_language": ("transformers", "PIL"),
-    "temporal": ("transformers",),
-    "document_qa": ("transformers", "PIL"),
+EXTRAS = {
+    "image_classifier": ["images"],
+    "vision_language": ["language"],
+    "temporal": ["language"],
+    "document_qa": ["documents"],
 }
 
 TOLERANCE = {"16-mixed": 0.02, "bf16-mixed": 0.05}
 """Largest relative difference of the first loss from that of the same weights and samples in float32 on the CPU."""
-
-PLAINEST = ("recommender", "image_classifier")
-NO_CPU_FORM = pytest.mark.no_cpu_form  # in bf16-mixed the others do what they do in 16-mixed
 
 STEPS = {"cpu": 2, "cuda": 30}
 SMALL = [
@@ -39,8 +37,6 @@ SMALL = [
 
 
 def config(family: str) -> list[str]:
-    for package in NEEDS.get(family, ()):
-        pytest.importorskip(package)
     return ["--config", str(REPOSITORY / f"configs/{QUICKSTARTS[family]}.yaml"), *SMALL]
 
 
@@ -62,9 +58,9 @@ def first_loss(shared_workplace):
 @pytest.mark.parametrize(
     ("family", "precision"),
     [
-        *((family, "16-mixed") for family in QUICKSTARTS),
-        *((family, "bf16-mixed") for family in PLAINEST),
-        *(pytest.param(family, "bf16-mixed", marks=NO_CPU_FORM) for family in QUICKSTARTS if family not in PLAINEST),
+        pytest.param(family, precision, marks=needs(*EXTRAS.get(family, [])))
+        for precision in TOLERANCE
+        for family in QUICKSTARTS
     ],
 )
 def test_each_quickstart_trains_and_validates(device, workplace, first_loss, record_property, family, precision):

@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.support.device.optional_packages import needs
 from tests.support.device.options import on, quiet
 from tests.support.families.tiny_temporal import QUICKSTART
 
@@ -58,6 +59,7 @@ class Profiled(Callback):
             (Path(trainer.default_root_dir) / "profiled.json").write_text(json.dumps(self.found))
 
 
+@needs("language")
 @pytest.mark.slow
 def test_time_operations_and_their_share_of_the_peak_are_measured(device, workplace, record_property):
     options = [

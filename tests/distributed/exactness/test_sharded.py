@@ -80,7 +80,7 @@ def test_shards_train_as_one_process_does(lockstep, team, options, model):
     if model == "lora":  # one process saved it, without the frozen weights; then replicas on two nodes
         shutil.rmtree(pair.folder)
         shutil.copytree(alone.folder, pair.folder)
-        resumed = team("fit", *sharded, *BETWEEN_NODES, *further, name="pair", processes=2, nodes=True).succeeded()
+        resumed = team("fit", *sharded, *BETWEEN_NODES, *further, name="pair", processes=2, node_size=1).succeeded()
     else:
         resumed = team("fit", *sharded, *further, name="pair", processes=2).succeeded()
     lockstep("fit", *replicated, *further, name="alone")

@@ -16,6 +16,7 @@ import runpy
 import select
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,13 @@ def become(request: dict[str, Any]) -> None:
 def preload() -> None:
     """Import what every run imports later, but nothing that starts threads: a fork does not have them."""
     import torch.utils.tensorboard  # noqa: F401
-    import transformers.models.qwen2.modeling_qwen2  # noqa: F401
-    import transformers.models.siglip.modeling_siglip  # noqa: F401
 
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # bitsandbytes, which peft imports, uses a GPU that it sees
+    if find_spec("transformers"):  # a machine with a GPU may lack it and peft
+        import transformers.models.qwen2.modeling_qwen2  # noqa: F401
+        import transformers.models.siglip.modeling_siglip  # noqa: F401
+
+    # bitsandbytes, which peft imports, uses a GPU that it sees.
+    if find_spec("peft") and os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         from engine.system.bitsandbytes_import import silence_bitsandbytes_import
 
         silence_bitsandbytes_import()

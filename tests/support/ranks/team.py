@@ -118,7 +118,7 @@ class Team(Run):
         restart: how often torchrun has restarted the team.
         environment: variables besides the launcher's.
         store: of the team before, which torchrun keeps when it starts the processes again.
-        nodes: whether each process is a node of its own, as two must be that share a GPU.
+        node_size: processes of a node, by default all; 1 for processes that share a GPU.
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class Team(Run):
         restart: int = 0,
         environment: Mapping[str, str] | None = None,
         store: TCPStore | None = None,
-        nodes: bool = False,
+        node_size: int | None = None,
     ) -> None:
         super().__init__(folder / "runs" / run)
-        self._forge, self._nodes = forge, nodes
+        self._forge, self._node_size = forge, node_size or processes
         self.began = time.monotonic()
         self.store = store or TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         number = len(list(folder.glob("team-*")))
@@ -147,7 +147,6 @@ class Team(Run):
             self.pids.append(forge.start([*arguments, "--run_name", run], variables, folder, self.outputs[rank]))
 
     def _launcher(self, rank: int, processes: int, restart: int) -> dict[str, str]:
-        local, of_node = (0, 1) if self._nodes else (rank, processes)
         return {
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(self.store.port),
@@ -155,10 +154,10 @@ class Team(Run):
             "TORCHELASTIC_USE_AGENT_STORE": "True",
             "TORCHELASTIC_RESTART_COUNT": str(restart),
             "RANK": str(rank),
-            "LOCAL_RANK": str(local),
-            "GROUP_RANK": str(rank if self._nodes else 0),
+            "LOCAL_RANK": str(rank % self._node_size),
+            "GROUP_RANK": str(rank // self._node_size),
             "WORLD_SIZE": str(processes),
-            "LOCAL_WORLD_SIZE": str(of_node),
+            "LOCAL_WORLD_SIZE": str(self._node_size),
         }
 
     def end(self, timeout: float = 100, of: Sequence[int] | None = None) -> list[int]:
