@@ -52,12 +52,12 @@ def measure(folder: Path, pages: int, ocr: Ocr) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as root:
         names = write_scans(paths, pages, Path(root))
         found = {"original": _ingest([Path(root) / "original" / name for name in names], "none")}
+        original = found["original"].pages
+        queries = list(pseudo_queries(original))
+        if not queries:
+            raise ValueError(f"{folder}: none of {len(original)} pages has a sentence for a query")
         scans = [Path(root) / "scans" / name for name in names]
         found.update({kind: _ingest(scans, kind) for kind in ("none", ocr)})
-    original = found["original"].pages
-    queries = list(pseudo_queries(original))
-    if not queries:
-        raise ValueError(f"{folder}: none of {len(original)} pages has a sentence for a query")
     return {
         "documents": len(names),
         "pages": len(original),
