@@ -101,7 +101,8 @@ def write_scans(paths: Sequence[Path], pages: int, folder: Path) -> list[str]:
 
     for name in ("original", "scans"):
         (folder / name).mkdir()
-    names, written = [], 0
+    names: list[str] = []
+    written = 0
     for path, drawn in zip(paths, _draw([_length(path) for path in paths], pages), strict=True):
         if not drawn:
             continue
