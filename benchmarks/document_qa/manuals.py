@@ -23,7 +23,7 @@ _WORDS = range(10, 41)  # lengths of the sentences that become queries
 _QUERIES = 300
 
 
-class _AllPages(NamedTuple):
+class AllPages(NamedTuple):
     """The pages of several documents as a single document."""
 
     pages: tuple[Page, ...]
@@ -102,7 +102,7 @@ def pseudo_queries(pages: Sequence[Page]) -> Iterator[tuple[int, str]]:
 
 def _ranks(pages: tuple[Page, ...]) -> tuple[list[int], float]:
     """Return the rank of each query's page among all pages, and the seconds without building the index."""
-    document, bm25, ranks = _AllPages(pages), BM25Retriever(), []
+    document, bm25, ranks = AllPages(pages), BM25Retriever(), []
     # Builds the index, which is not part of a query.
     bm25.scores(document, "")  # type: ignore[arg-type]
     start = time.perf_counter()

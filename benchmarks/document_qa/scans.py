@@ -1,7 +1,9 @@
-"""Measures whether pages of scans are found: `python -m benchmarks.document_qa.scans --manuals 5 --ocr rapidocr`.
+"""Measures whether pages of scans are found, without OCR and with it.
 
-The pages of the embedded manuals are rendered, turned by 1 to 2 degrees and blurred, so that they have no text. Their
-questions are then ranked by bm25, without OCR and with it.
+Pages are rendered, turned by 1 to 2 degrees and blurred, so that they have no text. bm25 ranks them.
+`--manuals N`: questions about the embedded manuals; bm25 searches the 12 pages of the question's own manual.
+`--folder DIR`: sentences of a user's PDFs without 40 % of their words; bm25 searches all drawn pages of all PDFs. The
+row of the PDFs' own text is the upper bound.
 """
 
 import argparse
@@ -10,10 +12,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from PIL import Image, ImageFilter
-
 from benchmarks.command_line import count
+from benchmarks.document_qa import scanned_folder
+from benchmarks.document_qa.scan_effect import scan
+from benchmarks.environment import console, describe_environment, end_report
 from datamodules.document_qa.ingestion.ingest import ingest
+from datamodules.document_qa.ingestion.ocr.recognizer import Ocr
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.pdf_writer import render_page
@@ -23,19 +27,8 @@ from datamodules.document_qa.retrieval.bm25 import BM25Retriever
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question
 from datamodules.multimodal.synthetic_split import Split
-from engine.determinism.stateless_rng import hash_uniform
 
 _PER_MANUAL = 12  # questions
-_BLUR = 0.8  # standard deviation in pixels
-
-
-def scan(page: Image.Image, number: int) -> Image.Image:
-    """Return a page as a scanner returns it: turned by 1 to 2 degrees in either direction, and blurred."""
-    draw = float(hash_uniform(0x5CA4, number))
-    # One draw gives sign and size: below 0.5 to the left, and the farther from 0.5 the more.
-    degrees = (1 + abs(2 * draw - 1)) * (1 if draw < 0.5 else -1)
-    turned = page.rotate(degrees, fillcolor="white", resample=Image.Resampling.BICUBIC)
-    return turned.filter(ImageFilter.GaussianBlur(_BLUR))
 
 
 def share_found(
@@ -48,14 +41,37 @@ def share_found(
     return sum(found), len(asked)
 
 
-def main() -> None:
-    """Write the scans, ingest them with and without OCR, and print the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--manuals", type=count, default=5, help="manuals of 12 pages (default: 5)")
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, write the scans, ingest them with and without OCR, and print the results."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.document_qa.scans",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--manuals", type=count, default=5, help="embedded manuals of 12 pages (default: 5)")
+    what.add_argument("--folder", type=Path, metavar="DIR", help="PDFs with a text layer, instead of embedded manuals")
+    parser.add_argument("--pages", type=count, default=200, help="largest number of pages of --folder (default: 200)")
     parser.add_argument("--ocr", default="rapidocr", choices=["rapidocr", "tesseract"])
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.folder is None:
+        _measure_embedded(options.manuals, options.ocr)
+        return
+    if not options.folder.is_dir():
+        parser.error(f"--folder {options.folder} is not a folder")
+    out, environment = console(), describe_environment(repeats=1)
+    try:
+        found = scanned_folder.measure(options.folder, options.pages, options.ocr)
+    except ValueError as error:
+        parser.error(str(error))
+    out.print(scanned_folder.table(found))
+    end_report(out, environment, [found], None)
+
+
+def _measure_embedded(manuals: int, ocr: Ocr) -> None:
     sampler = QuestionSampler(ManualSettings(chapters=4), ManualQuestionSettings())
-    split = ManualQuestionSet(sampler, Split.VALIDATION, _PER_MANUAL * options.manuals, per_manual=_PER_MANUAL)
+    split = ManualQuestionSet(sampler, Split.VALIDATION, _PER_MANUAL * manuals, per_manual=_PER_MANUAL)
     questions = [split.questions(0, index)[0] for index in range(len(split))]
     originals = {split.document(0, index).name: split.document(0, index) for index in range(len(split))}
     with tempfile.TemporaryDirectory() as folder:
@@ -65,13 +81,14 @@ def main() -> None:
             for number in range(1, len(manual.pages) + 1):
                 pages += 1
                 scan(render_page(manual.pdf(), number), pages).save(Path(folder) / name / f"{number}.png")
+        programs: tuple[Ocr, ...] = ("none", ocr)
         results: dict[str, Mapping[str, Document]] = {"the PDFs' own text": originals}
-        for ocr in ("none", options.ocr):
+        for kind in programs:
             began = time.monotonic()
-            settings = IngestionSettings(ocr=ocr, workers=1)
+            settings = IngestionSettings(ocr=kind, workers=1)
             found = ingest([Path(folder) / name for name in originals], Path(folder) / "cache", settings)
-            results[f"scans, ocr {ocr}"] = found.documents
-            print(f"ocr {ocr}: {pages} pages in {time.monotonic() - began:.0f} s")
+            results[f"scans, ocr {kind}"] = found.documents
+            print(f"ocr {kind}: {pages} pages in {time.monotonic() - began:.0f} s")
         for name, documents in results.items():
             parts = {"all": ("text", "table", "figure"), "text": ("text",), "table": ("table",)}
             shares = {part: share_found(questions, documents, sources) for part, sources in parts.items()}

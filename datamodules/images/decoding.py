@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from datamodules.images import png
 from engine.data.errors import BadSampleError
+from engine.data.rgb_image import to_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -59,7 +58,7 @@ def decode(
             image.load()
             png.check_length(data, image, name)
             png.scale_transparency(data, image, name)
-        return _rgb(_upright(image, needed))
+        return to_rgb(_upright(image, needed))
 
 
 def decode_pages(data: bytes, name: str, max_pixels: int) -> Iterator["Image"]:
@@ -91,7 +90,7 @@ def decode_pages(data: bytes, name: str, max_pixels: int) -> Iterator["Image"]:
                 return
             _check_pixels(image, f"{name}, page {page + 1}", max_pixels)
             image.load()  # applies the orientation
-            decoded = _rgb(image)
+            decoded = to_rgb(image)
         yield decoded
         page += 1
 
@@ -186,25 +185,6 @@ def _upright(image: "Image", needed: int | None) -> "Image":
         6: Transpose.ROTATE_270, 7: Transpose.TRANSVERSE, 8: Transpose.ROTATE_90,
     }  # fmt: skip
     return image.transpose(turns[orientation]) if orientation in turns else image
-
-
-def _rgb(image: "Image") -> "Image":
-    from PIL import Image
-
-    if image.format == "TIFF" and image.mode in ("I", "F"):
-        raise ValueError("its pixels have 32 bits, expected 1, 8 or 16")
-    if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):
-        # 16-bit gray: convert() would clip values above 255 instead of scaling them.
-        # For 32-bit images, `point` accepts only a linear function of the value.
-        deep = image.convert("I")
-        image = deep.point(lambda value: value / 256).convert("L")
-        hidden = image.info.pop("transparency", None)
-        if hidden is not None:  # a gray of 16 bits
-            image.putalpha(Image.fromarray(np.asarray(deep) != hidden))
-    if image.has_transparency_data:
-        rgba = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
-    return image.convert("RGB")
 
 
 def _describe(data: bytes) -> str:

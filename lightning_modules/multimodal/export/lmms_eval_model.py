@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 from typing_extensions import override
 
+from engine.data.rgb_image import to_rgb
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -119,9 +121,9 @@ class LmmsEvalModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
         return self.task_dict[task][split][number]
 
     def _images(self, find: Callable[[Any], Any] | None = None, *document: Any) -> "list[Image]":
-        """Return the images of a request's document, flattened onto white."""
+        """Return the images of a request's document, in RGB as in training."""
         images = (find(self._document(*document)) or []) if find is not None else []
-        return [_flatten(image) for image in images]
+        return [_as_trained(image) for image in images]
 
     def _inputs(self, text: str, images: "list[Image]") -> dict[str, Tensor]:
         """Return what the model reads: the chat with one question about the images, tokens of shape (1, length)."""
@@ -137,17 +139,15 @@ class LmmsEvalModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
         return {name: value.to(self.device) for name, value in {**inputs, **floats}.items()}
 
 
-def _flatten(image: Any) -> "Image":
-    from PIL import Image
+def _as_trained(image: Any) -> "Image":
+    """Return an image as the model was trained with it: upright, 16 bits scaled to 8, transparency on white."""
+    from PIL import Image, ImageOps
 
     if not isinstance(image, Image.Image):
         raise ValueError(
             f"expected images, found a {type(image).__name__}; tasks of videos and sounds are not supported"
         )
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+    return to_rgb(ImageOps.exif_transpose(image))
 
 
 def _append_tokens(inputs: Mapping[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:

@@ -3,34 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.chat_file import ImageChat
-from tests.support.data_files.vision_language_files import encoded
+from tests.support.data_files.picture_forms import NOISE, PICTURES
 from tests.support.families.bos_tokenizers import KINDS, WITH_BOS, WITHOUT_BOS
 from tests.support.families.exported_llava import LAYOUT, export, predicted
 from tests.support.outputs.model_card import run_code
-
-NUMBERS = np.random.default_rng(0)
-NOISE = Image.fromarray(NUMBERS.integers(0, 256, (24, 18, 4), np.uint8), "RGBA")
-DEEP = Image.fromarray(NUMBERS.integers(0, 65_536, (24, 18)).astype(np.uint16))
-TURNED = Image.Exif()
-TURNED[0x0112] = 6
-
-
-PICTURES = {
-    "plain": encoded(NOISE.convert("RGB"), "PNG"),
-    "transparent": encoded(NOISE, "PNG"),
-    "grey and transparent": encoded(NOISE.convert("LA"), "PNG"),
-    "palette": encoded(NOISE.convert("RGB").quantize(8), "PNG"),
-    "palette with a transparent colour": encoded(NOISE.convert("RGB").quantize(8), "PNG", transparency=2),
-    "16 bits": encoded(DEEP, "PNG"),
-    "cmyk": encoded(NOISE.convert("RGB").convert("CMYK"), "JPEG"),
-    "turned": encoded(NOISE.convert("RGB"), "JPEG", exif=TURNED),
-    "large": encoded(NOISE.convert("RGB").resize((900, 1200)), "JPEG"),
-    "animated": encoded(NOISE.convert("RGB"), "GIF", save_all=True, append_images=[Image.new("RGB", (18, 24), "red")]),
-}
 
 
 def test_the_card_answers_as_predict_does_on_every_picture(tmp_path, capsys):

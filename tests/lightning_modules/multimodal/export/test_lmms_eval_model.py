@@ -1,6 +1,7 @@
 """Tests that lmms-eval gets the answers of `predict` and Lockstep's losses from an exported Llava."""
 
 import configparser
+import io
 import json
 import sys
 from importlib import import_module
@@ -12,9 +13,12 @@ import pytest
 import torch
 from PIL import Image
 
+from datamodules.vision_language.chat_dataset import ImageProcessor
+from datamodules.vision_language.chat_file import ImageChat
 from engine.system.installation import SETUP
+from tests.support.data_files.picture_forms import PICTURES
 from tests.support.families.bos_tokenizers import WITH_BOS
-from tests.support.families.exported_llava import asked, embedded, export, predicted
+from tests.support.families.exported_llava import LAYOUT, asked, embedded, export, predicted
 
 MODULE = "lightning_modules.multimodal.export.lmms_eval_model"
 INSTALLED = find_spec("lmms_eval") is not None
@@ -105,6 +109,18 @@ def test_answers_and_losses_are_those_of_lockstep(adapter, exported, tmp_path):
     alone = model.loglikelihood([request("", " brass")])
     assert alone != [results[1]]
     assert alone[0][0] > 0
+
+
+@pytest.mark.parametrize("name", [name for name in PICTURES if name != "large"])  # a JPEG that training reduces
+def test_pictures_have_the_pixels_of_training(adapter, name):
+    """A picture of 16 bits was white: converting it to RGB clips values above 255."""
+    (expected,) = ImageProcessor(LAYOUT, 10**7).decode_images(ImageChat(name, [], [PICTURES[name]]))
+    picture = Image.open(io.BytesIO(PICTURES[name]))
+    (actual,) = adapter.LmmsEvalModel._images(
+        SimpleNamespace(_document=lambda number: [picture][number]), lambda document: [document], 0
+    )
+    assert (actual.mode, actual.size) == ("RGB", expected.size)
+    assert actual.tobytes() == expected.tobytes()
 
 
 def test_what_the_model_cannot_do_is_refused(adapter, exported):

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import shutil
 import stat
+from pathlib import Path
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
@@ -75,6 +77,19 @@ def test_text_of_scans_is_recognised_once_and_found(scans, tmp_path, caplog):
     with caplog.at_level(logging.INFO, "lockstep"):
         ingest([scans], tmp_path / "cache", settings)
     assert "nothing to do" in caplog.text
+
+
+def test_chinese_text_is_recognised_and_found(tmp_path):
+    """The picture was drawn by Pillow with the font WenQuanYi Zen Hei (Debian's fonts-wqy-zenhei) at 28 pixels."""
+    settings = IngestionSettings(workers=1, ocr="rapidocr")
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    scan("The relay closes.").save(scans / "1.png")
+    shutil.copy(Path(__file__).with_name("chinese.png"), scans / "2.png")
+    document = ingest([scans], tmp_path / "cache", settings).documents["scans"]
+    texts = [chunk.text.replace(" ", "") for chunk in document.pages[1].chunks if chunk.kind == "text"]
+    assert texts == ["更换过滤器", "额定电压24V"]
+    assert BM25Retriever().rank(document, Question("q", "额定电压是多少?", "scans"))[0] == 2
 
 
 def test_pages_without_text_name_the_option(scans, tmp_path, caplog):
