@@ -10,11 +10,13 @@ from torch import Tensor
 from typing_extensions import override
 
 from datamodules.multimodal.batch import IGNORE, TokenRows
+from engine.io.error_line import first_line
 from engine.lightning_internals.tensors import ValuedIntegers
 from lightning_modules.multimodal.language.memory_estimate import network_without_weights, supervised_loss
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.step_trace import MemoryEstimate, TracedStep, Workload, estimate_step
+from lightning_modules.vision_language.pretrained.image_text_classes import find_image_text_class
 from lightning_modules.vision_language.pretrained.image_text_network import ImageTextNetwork
 from lightning_modules.vision_language.pretrained.settings import PartSettings
 
@@ -48,7 +50,7 @@ def estimate_image_text_memory(
         images: inputs of their images.
 
     Raises:
-        ValueError: the model cannot be built from its config.
+        ValueError: the model cannot be built from its config, or its step needs values.
     """
     settings = replace(settings, compile=False)
 
@@ -57,7 +59,12 @@ def estimate_image_text_memory(
 
     # Qwen3-VL adds features of tower layers to the states of as many decoder layers.
     taps = getattr(getattr(config, "vision_config", None), "deepstack_visual_indexes", None) or ()
-    return estimate_step(config, build, settings, precision, work, fewest=max(_MIN_LAYERS, len(taps)))
+    fewest = max(_MIN_LAYERS, len(taps))
+    try:
+        return estimate_step(config, build, settings, precision, work, fewest)
+    except RuntimeError as error:
+        kind = find_image_text_class(str(settings.path), config).title
+        raise ValueError(f"a step of {kind} does not run on tensors without values: {first_line(error)}") from error
 
 
 class _ImageTextStep(TracedStep):

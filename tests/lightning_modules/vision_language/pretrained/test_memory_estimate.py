@@ -68,10 +68,11 @@ def measured(config, settings, parts, precision, row):
         network = AutoModelForImageTextToText.from_config(config, dtype=kind, attn_implementation="sdpa").train()
         model = ImageTextNetwork(network, settings, parts, 1, precision)
         del network
+        images = {name: array.clone() for name, array in row.images.items()}  # counted, as on a device
         optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad])
         for _ in range(2):
             counter.mark()
-            loss, number = model.loss(model.row_states(row.rows, row.images), row.rows.labels)
+            loss, number = model.loss(model.row_states(row.rows, images), row.rows.labels)
             loss = loss / number
             optimizer.zero_grad()
             loss.backward()
@@ -100,13 +101,13 @@ def test_the_peak_is_that_of_a_step(name, precision, model, tower, tmp_path):
         load_config_without_weights(folder), settings, parts, formats, work, row.rows, row.images
     )
     peak, network = measured(load_config_without_weights(folder), settings, parts, formats, row)
-    print(name, model["trainable"], sum(w.numel() for w in network.parameters()), estimate, peak, estimate.total / peak)
+    print(f"{name}, {model['trainable']}: predicted {estimate.total:,} bytes, measured {peak:,}")
     trained = [weight for weight in network.parameters() if weight.requires_grad]
     assert estimate.gradients == sum(weight.nbytes for weight in trained)
     assert estimate.optimizer == 8 * sum(weight.numel() for weight in trained)
     buffers = sum(buffer.nbytes for buffer in network.buffers())
     assert estimate.weights == pytest.approx(sum(w.nbytes for w in network.parameters()) + buffers, rel=0.01)
-    assert estimate.total == pytest.approx(peak, rel=0.1)
+    assert estimate.total == pytest.approx(peak, rel=0.05)
 
 
 def load_config_without_weights(folder):
