@@ -79,8 +79,13 @@ class Trace(NamedTuple):
         def line(small: int, large: int) -> int:
             return small + (large - small) * layers // _MORE
 
-        sizes = (line(*pair) for pair in zip(self[:4], larger[:4], strict=True))
-        return Trace(*sizes, peaks=tuple(line(*pair) for pair in zip(self.peaks, larger.peaks, strict=True)))
+        return Trace(
+            line(self.weights, larger.weights),
+            line(self.gradients, larger.gradients),
+            line(self.optimizer, larger.optimizer),
+            line(self.loading, larger.loading),
+            tuple(line(*pair) for pair in zip(self.peaks, larger.peaks, strict=True)),
+        )
 
 
 class TracedStep(nn.Module, ABC):
