@@ -99,7 +99,7 @@ def test_an_existing_image_text_model_is_predicted(predict_images, tmp_path):
     prediction = predict_images({"packed_length": 128, "micro_batch_size": 2}, trainable="lora", quantize="nf4")
     assert prediction.status == "ok"
     assert f"{tmp_path} (lora, nf4) takes about" in prediction.found
-    assert "activations of 128 tokens with 3 images of 4 tokens" in prediction.found
+    assert "activations of 128 tokens with 4 images of 4 tokens" in prediction.found
     assert "a micro-batch has up to 2 rows" in prediction.found
 
 
