@@ -116,7 +116,7 @@ def load_config_without_weights(folder):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_class_is_traced(name, tmp_path):
+def test_classes_are_traced_or_refused(name, tmp_path):
     """The frozen tower's weights are counted, and the images' tokens are in the row."""
     folder = write(tmp_path, *CLASSES[name]())
     settings, parts = settings_of(folder, {"trainable": "lora"}, "none")
@@ -124,6 +124,10 @@ def test_every_class_is_traced(name, tmp_path):
     row = fullest_row(processor, 96, packed=False)
     assert int((row.rows.tokens == processor.image_token).sum()) == row.image_tokens > 0
     config = load_config_without_weights(folder)
+    if name in ("idefics3", "smolvlm"):  # the values of pixels decide which images are real
+        with pytest.raises(ValueError, match="does not run on tensors without values"):
+            estimate_image_text_memory(config, settings, parts, formats, Workload(96), row.rows, row.images)
+        return
     frozen = estimate_image_text_memory(config, settings, parts, formats, Workload(96), row.rows, row.images)
     assert frozen.gradients < frozen.weights
     assert frozen.activations > 0
