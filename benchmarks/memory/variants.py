@@ -104,7 +104,8 @@ def _settings(setting: Setting, size: Size) -> tuple[Any, Any]:
 
 
 def _predicted(setting: Setting, size: Size) -> int:
-    from lightning_modules.multimodal.language.memory_estimate import Workload, estimate_memory
+    from lightning_modules.multimodal.language.memory_estimate import estimate_memory
+    from lightning_modules.multimodal.step_trace import Workload
 
     settings, precision = _settings(setting, size)
     return estimate_memory(settings, size.vocabulary, precision, Workload(size.tokens, shards=setting.ranks)).total

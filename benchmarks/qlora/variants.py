@@ -74,9 +74,10 @@ def _variant(connection: Any, quantize: str, layers: int, tokens: int) -> None:
     import torch
 
     from lightning_modules.multimodal.language.language_model import LanguageModel
-    from lightning_modules.multimodal.language.memory_estimate import Workload, estimate_memory
+    from lightning_modules.multimodal.language.memory_estimate import estimate_memory
     from lightning_modules.multimodal.language.precision import precision_of
     from lightning_modules.multimodal.language.settings import LanguageModelSettings
+    from lightning_modules.multimodal.step_trace import Workload
 
     warnings.simplefilter("ignore")
     settings: Any = {"trainable": "lora", "quantize": quantize, "activation_checkpointing": True}

@@ -48,7 +48,7 @@ def config_checks(arguments: Sequence[str], plan: LaunchPlan, environ: Mapping[s
         Check("config", training.parse, 180),
         Check("batch", training.divide_batch, 60),
         Check("weights", training.find_weights, 120),
-        Check("model memory", training.predict_memory, 60),
+        Check("model memory", training.predict_memory, 180),
         Check("data", training.find_data, 120),
         Check("micro batch", training.compute, _PROBE_SECONDS, _LATE, training.give_up),
         Check("checkpoint folder", training.save, 120),

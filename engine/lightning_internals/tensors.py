@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from typing_extensions import override
 
 
 def copy_module_versions(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:
@@ -57,6 +59,53 @@ def without_values() -> AbstractContextManager[Any]:
 
     # Tensors from outside of the context, such as constants, may take part in its operations.
     return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+class ValuedIntegers(DispatchMode):
+    """Context inside `without_values` in which integers, masks and small constants have values.
+
+    Models compute the shapes of later tensors from such values: the places of images, the lengths of windows. An
+    operation is computed if none of its inputs lacks values. Where a mask selects among numbers without values, the
+    number of its true elements gives the shape of the result.
+    """
+
+    _MAX_CONSTANT = 1 << 16
+    """Largest number of elements of a floating-point tensor that is made with values."""
+
+    @override
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+
+        kwargs = kwargs or {}
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if any(isinstance(each, FakeTensor) for each in inputs):
+            if func.overloadpacket in _INDEXED:
+                args = (args[0], _numbers_of(args[1]), *args[2:])
+            return func(*args, **kwargs)
+        if not inputs:  # makes a tensor
+            made = func(*args, **kwargs)
+            if isinstance(made, Tensor) and made.is_floating_point() and made.numel() > self._MAX_CONSTANT:
+                return made
+        with unset_fake_temporarily():
+            return func(*args, **kwargs)
+
+
+_INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_, torch.ops.aten._index_put_impl_)
+
+
+def _numbers_of(indices: list[Tensor | None]) -> list[Tensor | None]:
+    """Return indices with the masks that have values replaced by numbers without values, as many as they select."""
+    from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+
+    replaced: list[Tensor | None] = []
+    for index in indices:
+        if index is None or index.dtype != torch.bool or isinstance(index, FakeTensor):
+            replaced.append(index)
+            continue
+        with unset_fake_temporarily():
+            number = int(index.sum())
+        replaced += [torch.empty(number, dtype=torch.long) for _ in range(index.ndim)]
+    return replaced
 
 
 @contextmanager

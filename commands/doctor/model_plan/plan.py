@@ -9,9 +9,10 @@ from commands.doctor.model_plan.qwen2_5_shapes import QWEN2_5
 from commands.doctor.model_plan.recipes import RECIPES, Recipe
 from commands.doctor.training.memory_prediction import DEFAULT_TOKENS, USABLE_SHARE
 from engine.optim.optimizers import OPTIMIZERS
-from lightning_modules.multimodal.language.memory_estimate import MemoryEstimate, Workload, estimate_memory
+from lightning_modules.multimodal.language.memory_estimate import estimate_memory
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings, Trainable
+from lightning_modules.multimodal.step_trace import MemoryEstimate, Workload
 
 
 class Candidate(NamedTuple):

@@ -44,6 +44,7 @@ def _candidate(arguments: list[str]) -> Any:
     from commands.doctor.model_plan.plan import Candidate
     from commands.doctor.training.load_config import instantiate_part, parse_fit
     from commands.doctor.training.memory_prediction import tokens_of
+    from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
 
     try:
         config = parse_fit(arguments)
@@ -55,5 +56,10 @@ def _candidate(arguments: list[str]) -> Any:
         raise ValueError(
             f"{' '.join(arguments)}: its model has no pretrained language model (model.init_args.language_model.path), "
             "which --plan is for. Without --config it plans for the sizes of Qwen2.5"
+        )
+    if isinstance(model, PretrainedVisionLanguageModel):
+        raise ValueError(
+            f"{' '.join(arguments)}: its model is an image-text model, and --plan is for language models. "
+            "Its memory is predicted without --plan: doctor --config FILE"
         )
     return Candidate(settings.path, settings, 1, tokens_of(config.data.init_args), settings.trainable)

@@ -10,11 +10,16 @@ from commands.doctor.training.probe_step import is_on_gpu
 from engine.module import LockstepModule
 from engine.optim.optimizers import OPTIMIZERS
 from engine.system.byte_size import GIB, format_gib
+from engine.system.extras import MissingPackagesError
+from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
 
-    from lightning_modules.multimodal.language.memory_estimate import MemoryEstimate
+    from datamodules.vision_language.pretrained.processor import ModelProcessor
+    from lightning_modules.multimodal.language.precision import Precision
+    from lightning_modules.multimodal.step_trace import MemoryEstimate, Workload
+    from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
 
 DEFAULT_TOKENS = 2048
 """Positions of a micro-batch whose data settings do not limit a row."""
@@ -22,20 +27,24 @@ _GPUS = (24, 40, 80)
 """GB of common GPUs."""
 USABLE_SHARE = 0.9
 """Share of a device's memory that a prediction may take: the encoder, CUDA, NCCL and fragments take the rest."""
+_NOT_KNOWN = "whether a step fits into the memory is not known before it runs"
 
 
 def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None:
-    """Return the predicted memory of a step, or None for a model that is not pretrained or whose config is not here.
+    """Return the predicted memory of a step, or why it is not predicted; None for a model that is not pretrained.
 
     Args:
         config: config of the training.
         model: the model of the config, not yet built.
     """
     settings: Any = getattr(model, "language_model_settings", None)
-    if settings is None or settings.path is None or is_sharded_strategy(config.trainer.strategy):
+    if settings is None or settings.path is None:
         return None
-    from lightning_modules.multimodal.language.memory_estimate import Workload, estimate_memory
+    if is_sharded_strategy(config.trainer.strategy):
+        cluster = f"{PROGRAM} doctor --plan gpus=N,gb=N --config FILE predicts it for language models"
+        return Finding("model memory", "ok", f"not predicted: the strategy shards the weights; {cluster}")
     from lightning_modules.multimodal.language.precision import precision_of
+    from lightning_modules.multimodal.step_trace import Workload
 
     data_args = config.data.init_args
     tokens = tokens_of(data_args)
@@ -45,11 +54,13 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     work = Workload(tokens, state_bytes=state, in_blocks=spec.in_blocks, foreach=foreach)
     try:
         precision = precision_of(config.trainer.precision, has_bf16=True)
-        estimate = estimate_memory(settings, 1, precision, work)
-    except ValueError:  # the checks of config and weights report it
-        return None
+        content, estimate = _estimate(model, settings, precision, work, packed=bool(data_args.get("packed_length")))
+    except MissingPackagesError as error:
+        return Finding("model memory", "warn", f"not predicted: {error.lacking}", _NOT_KNOWN, error.command)
+    except ValueError as error:
+        return Finding("model memory", "warn", f"not predicted: {error}", _NOT_KNOWN)
     sizes = (data_args.get(name) for name in ("micro_batch_size", "batch_size", "batch_size_per_device"))
-    text = _describe(settings, estimate, tokens, rows=next(filter(None, sizes), 1))
+    text = _describe(settings, estimate, content, rows=next(filter(None, sizes), 1))
     if is_on_gpu(config.trainer.accelerator):
         size = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
         if estimate.total > USABLE_SHARE * size:
@@ -58,13 +69,57 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     return Finding("model memory", "ok", text)
 
 
-def _describe(settings: Any, estimate: "MemoryEstimate", tokens: int, rows: int) -> str:
-    """Return the parts of the memory, for a micro-batch of up to `rows` rows of `tokens` positions."""
+def _estimate(
+    model: Any, settings: Any, precision: "Precision", work: "Workload", packed: bool
+) -> tuple[str, "MemoryEstimate"]:
+    """Return what a row holds, in words, and the memory of a step.
+
+    Raises:
+        MissingPackagesError: the processor of an image-text model needs an extra.
+        ValueError: the model cannot be built from its config, or its processor is not here.
+    """
+    from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
+
+    if isinstance(model, PretrainedVisionLanguageModel):
+        from commands.doctor.training.image_rows import fullest_row
+        from lightning_modules.vision_language.pretrained.image_text_classes import find_image_text_class
+        from lightning_modules.vision_language.pretrained.memory_estimate import estimate_image_text_memory
+
+        obstacle = find_image_text_class(model.path, model.config).packing_obstacle
+        row = fullest_row(_processor(model), work.tokens, packed and obstacle is None)
+        parts = model.part_settings
+        estimate = estimate_image_text_memory(model.config, settings, parts, precision, work, row.rows, row.images)
+        number = "an image" if row.number == 1 else f"{row.number} images"
+        return f"{work.tokens:,} tokens with {number} of {row.image_tokens:,} tokens", estimate
+    from lightning_modules.multimodal.language.memory_estimate import estimate_memory
+
+    return f"{work.tokens:,} tokens", estimate_memory(settings, 1, precision, work)
+
+
+def _processor(model: "PretrainedVisionLanguageModel") -> "ModelProcessor":
+    """Load the processor of a model without downloading anything.
+
+    Raises:
+        MissingPackagesError: it needs an extra.
+        ValueError: it is not here or cannot be loaded.
+    """
+    from datamodules.vision_language.pretrained.processor import ModelProcessor
+    from lightning_modules.multimodal.checkpoints.base_model_identity import folder_of
+
+    try:
+        folder = folder_of(model.path)
+    except OSError as error:
+        raise ValueError(f"the image processor of {model.path} is to be downloaded first") from error
+    return ModelProcessor(model.path, folder, model.image_settings)
+
+
+def _describe(settings: Any, estimate: "MemoryEstimate", content: str, rows: int) -> str:
+    """Return the parts of the memory, for a micro-batch of up to `rows` rows with this content."""
     parts = {"weights": estimate.weights, "gradients": estimate.gradients, "optimizer": estimate.optimizer}
     words = ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
     kind = settings.trainable if settings.quantize == "none" else f"{settings.trainable}, {settings.quantize}"
     text = (
-        f"{settings.path} ({kind}) takes about {format_gib(estimate.total)}: {words}, activations of {tokens:,} tokens "
+        f"{settings.path} ({kind}) takes about {format_gib(estimate.total)}: {words}, activations of {content} "
         f"{estimate.activations / GIB:.2f}; " + _fits(estimate.total)
     )
     if rows > 1:

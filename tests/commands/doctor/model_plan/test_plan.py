@@ -10,8 +10,8 @@ from commands.doctor.model_plan import plan, plan_output
 from commands.doctor.model_plan.cluster import Cluster
 from commands.doctor.model_plan.plan import Candidate, plan_rows, shipped_candidates
 from commands.doctor.model_plan.recipes import RECIPES
-from lightning_modules.multimodal.language.memory_estimate import MemoryEstimate
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
+from lightning_modules.multimodal.step_trace import MemoryEstimate
 from tests.lightning_modules.multimodal.conftest import CONFIGS
 
 GB = 10**9

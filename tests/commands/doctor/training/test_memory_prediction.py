@@ -7,6 +7,8 @@ import pytest
 
 from commands.doctor.training.memory_prediction import predict_memory
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
+from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
+from tests.support.families.tiny_image_text import CLASSES
 
 SEVEN_BILLION = {
     "model_type": "qwen2",
@@ -67,8 +69,43 @@ def test_what_fits_follows_from_the_settings(predict):
     assert "more than a GPU of 80 GB has" in predict(trainable="full").found
 
 
-def test_nothing_is_predicted_of_other_models(predict, tmp_path):
-    assert predict(strategy="fsdp") is None
-    assert predict(path=str(tmp_path / "absent")) is None
+def test_what_is_not_predicted_has_a_reason(predict, tmp_path):
+    sharded, absent = predict(strategy="fsdp"), predict(path=str(tmp_path / "absent"))
+    assert (sharded.status, absent.status) == ("ok", "warn")
+    assert sharded.found.startswith("not predicted: the strategy shards the weights; ")
+    assert absent.found.startswith("not predicted: ")
+    assert "absent" in absent.found
     config = SimpleNamespace(trainer=SimpleNamespace(strategy="auto"))
-    assert predict_memory(config, SimpleNamespace()) is None
+    assert predict_memory(config, SimpleNamespace()) is None, "of a model that is not pretrained nothing is said"
+
+
+@pytest.fixture
+def predict_images(tmp_path):
+    """predict_images(data, **settings of the language model): the prediction for a tiny Qwen2.5-VL."""
+    config, processor = CLASSES["qwen2_5_vl"]()
+    for part in (config, processor):
+        part.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").touch()  # its weights are not read
+
+    def predicted(data, **settings):
+        model = PretrainedVisionLanguageModel(str(tmp_path), LanguageModelSettings(**settings))
+        trainer = SimpleNamespace(strategy="auto", precision="bf16-mixed", accelerator="cpu")
+        return predict_memory(SimpleNamespace(trainer=trainer, data=SimpleNamespace(init_args=data)), model)
+
+    return predicted
+
+
+def test_an_existing_image_text_model_is_predicted(predict_images, tmp_path):
+    prediction = predict_images({"packed_length": 128, "micro_batch_size": 2}, trainable="lora", quantize="nf4")
+    assert prediction.status == "ok"
+    assert f"{tmp_path} (lora, nf4) takes about" in prediction.found
+    assert "activations of 128 tokens with 4 images of 4 tokens" in prediction.found
+    assert "a micro-batch has up to 2 rows" in prediction.found
+
+
+def test_an_image_text_model_without_its_processor_is_not_predicted(predict_images, tmp_path):
+    (tmp_path / "processor_config.json").unlink()
+    prediction = predict_images({"max_length": 64}, trainable="lora")
+    assert prediction.status == "warn"
+    assert "not predicted: model.init_args.path: " in prediction.found
+    assert "has no preprocessor_config.json" in prediction.found

@@ -5,9 +5,10 @@ import torch
 
 from engine.system.allocation_counter import AllocationCounter
 from lightning_modules.multimodal.language.language_model import LanguageModel
-from lightning_modules.multimodal.language.memory_estimate import Workload, estimate_memory
+from lightning_modules.multimodal.language.memory_estimate import estimate_memory
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
+from lightning_modules.multimodal.step_trace import Workload
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
 
 PRECISION = precision_of("bf16-mixed", has_bf16=True)
