@@ -38,7 +38,7 @@ _NOT_COUNTED = frozenset([
 BOUND = re.compile(r"([<>±≤≥])\s*$")
 BOUNDS_IN_SIGNS = {r"<=|[⩽≦]": "≤", r">=|[⩾≧]": "≥", r"\+\s?/\s?[-\u2212]|\+[-\u2212]": "±"}
 """Patterns of bounds in signs, and the signs that `BOUND` has."""
-_IN_TWO_UNITS = {
+_IN_TWO_UNITS: Mapping[tuple[tuple[str, int], ...], re.Pattern[str]] = {
     (("kg", 1),): re.compile(r"\s*"),
     (("m", 1),): re.compile(r"\s*"),
     (("s", 1),): re.compile(r"\s*(?:and\s+|零|又)?", re.IGNORECASE),
