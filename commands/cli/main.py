@@ -6,7 +6,7 @@ Differences from LightningCLI:
   `--ckpt_path` file.
 - Options are written in full. argparse accepts abbreviations, and typos with them.
 - A resumed run keeps its `config.yaml`. LightningCLI raises an error.
-- `test`, `validate` and `predict` use the best checkpoint of the run by default.
+- Commands on a trained run use its best checkpoint by default.
 """
 
 import logging

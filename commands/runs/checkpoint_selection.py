@@ -25,9 +25,10 @@ log = logging.getLogger("lockstep")
 def resolve_checkpoint(ckpt_path: str | None, directory: Path) -> Path | None:
     """Return the file that `--ckpt_path` means for the run in `directory`; None to start from initial weights.
 
-    `last` is the newest checkpoint that verifies: last.ckpt or its predecessor, best.ckpt, or the checkpoint that
-    Lightning saved when SLURM preempted the job. For a run without checkpoints `last` is None, so that the same
-    command starts a run and resumes it. `best` is best.ckpt, or `last` for a run that has never validated.
+    `last` is the newest checkpoint that verifies: last.ckpt or its predecessors, best.ckpt, step-N.ckpt, or the
+    checkpoint that plain Lightning saved when SLURM preempted the job. For a run without checkpoints `last` is None, so
+    that the same command starts a run and resumes it. `best` is best.ckpt, or `last` for a run that has never
+    validated.
 
     Raises:
         FileNotFoundError: the file does not exist; lists the checkpoints of the run.

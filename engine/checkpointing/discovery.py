@@ -33,7 +33,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     patterns = ("last.ckpt", "last-*.ckpt", "best.ckpt", "best-*.ckpt", "step-*.ckpt")
     # A glob per form: temporary files begin with a dot and do not match.
     paths = [path for pattern in patterns for path in checkpoints.glob(pattern)]
-    paths += folder.glob("hpc_ckpt_*.ckpt")  # Lightning writes it for a SLURM job that is requeued
+    paths += folder.glob("hpc_ckpt_*.ckpt")  # of plain Lightning, before SLURM requeues a job
     return sorted(paths, key=saved_at, reverse=True)
 
 

@@ -118,7 +118,7 @@ class SkipLogger:
         level = logging.ERROR if self._logged <= _MAX_LOGGED else logging.DEBUG
         log.log(level, "skipped: %s", skip.what, extra=event("sample_skipped", sample=skip.sample, reason=skip.reason))
         if self._logged == _MAX_LOGGED:
-            log.error("further bad samples of this rank are only counted (.../bad_samples)")
+            log.error("further bad samples of this rank are logged at level debug only; .../bad_samples counts them")
 
 
 def check_skip_limit(bad: int, limit: int, where: str) -> None:

@@ -90,7 +90,7 @@ class HeartbeatTracker:
         """Return a report on the ranks that the others wait for, None if all ranks are healthy.
 
         Args:
-            now: current time, by time.monotonic().
+            now: current time of the clock of the tracking rank, in seconds.
             timeout: seconds without a heartbeat after which a rank counts as lost.
             period: seconds between two heartbeats.
         """

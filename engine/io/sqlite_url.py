@@ -10,10 +10,11 @@ _MISREAD = "?{}"
 def sqlite_url(file: Path) -> str:
     """Return the address of a file: `sqlite:////home/me/study.db`.
 
-    A path that would be misread is written as a URI, in which its characters are quoted.
+    A path that would be misread is written as a URI, in which its characters are quoted. The driver is stated there,
+    because MLflow takes what follows `sqlite:///` for a path and creates its parent in the working directory.
     """
     path = file.absolute()
-    return f"sqlite:///{path.as_uri()}?uri=true" if set(_MISREAD) & set(str(path)) else f"sqlite:///{path}"
+    return f"sqlite+pysqlite:///{path.as_uri()}?uri=true" if set(_MISREAD) & set(str(path)) else f"sqlite:///{path}"
 
 
 def sqlite_file(address: str) -> str | None:

@@ -22,8 +22,8 @@ class LastPositionEncoder(Protocol):
 def encode_last_position(encoder: LastPositionEncoder, history: History) -> Tensor:
     """Return the state [B, C] at each row's last event. It is finite but meaningless for a row without events.
 
-    On a CPU, padding costs time, so rows of similar length are computed in groups. Elsewhere one pass is faster. Ranks
-    that share the weights need the same number of passes; sharding is for GPUs only.
+    On a CPU, padding costs time, so rows of similar length are computed in groups. Elsewhere one pass is faster. Under
+    FSDP the whole model is gathered for an evaluation, so ranks may run different numbers of passes.
     """
     batch_size, length = history.items.shape
     on_cpu = history.items.device.type == "cpu"

@@ -91,6 +91,7 @@ def test_the_database_is_beside_the_runs_of_a_path_with_a_question_mark(tmp_path
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     runs = tmp_path / "what?"
     runs.mkdir()
+    monkeypatch.chdir(tmp_path)
     (runs / "mlflow.db").write_bytes(database)
     tracker = MLflow(MLflowSettings("shops"), runs / "a", {"a": 1})
     tracker.log_metrics({"train/loss": 1.0}, 1)
@@ -98,6 +99,7 @@ def test_the_database_is_beside_the_runs_of_a_path_with_a_question_mark(tmp_path
     with closing(sqlite3.connect(runs / "mlflow.db")) as connection:
         assert connection.execute("SELECT name, status FROM runs").fetchall() == [("a", "FINISHED")]
     assert (runs / "mlflow.db.lock").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("file")] == []
     assert [path.name for path in tmp_path.iterdir()] == ["what?"]
 
 
