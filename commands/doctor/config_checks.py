@@ -29,6 +29,13 @@ _LATE = Finding(
     "data, model or steps are slow, or hang; whether the micro-batch fits is not known",
     f"--data.init_args.micro_batch_size 1 computes less; LOCKSTEP_DEBUG=1 {PROGRAM} fit shows what takes the time",
 )  # fmt: skip
+_PREDICTION_SECONDS = 300
+"""Time limit for the prediction of memory: a model of 7 B with images takes two minutes on a CPU."""
+_NOT_PREDICTED = Finding(
+    "model memory", "warn", f"not predicted within {_PREDICTION_SECONDS} s",
+    "large images in long rows take long to trace; whether a step fits into the memory is not known before it runs",
+    "a smaller data.init_args.packed_length shows what shorter rows take",
+)  # fmt: skip
 _WEIGHTS, _DATA = "the weights are to be downloaded first", "data are to be prepared first"
 
 
@@ -48,7 +55,7 @@ def config_checks(arguments: Sequence[str], plan: LaunchPlan, environ: Mapping[s
         Check("config", training.parse, 180),
         Check("batch", training.divide_batch, 60),
         Check("weights", training.find_weights, 120),
-        Check("model memory", training.predict_memory, 180),
+        Check("model memory", training.predict_memory, _PREDICTION_SECONDS, _NOT_PREDICTED),
         Check("data", training.find_data, 120),
         Check("micro batch", training.compute, _PROBE_SECONDS, _LATE, training.give_up),
         Check("checkpoint folder", training.save, 120),

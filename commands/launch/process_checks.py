@@ -8,7 +8,7 @@ _RANKS = (
     "JSM_NAMESPACE_RANK", "SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT",
 )  # fmt: skip
 _SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "SLURM_NNODES")
-# `torchrun --master_port 0` sets port 0, at which a single rank meets nobody.
+# `torchrun --master_port 0` passes port 0 on to its ranks. A single rank does not use it.
 _MINIMA = {**dict.fromkeys(_RANKS, 0), **dict.fromkeys(_SIZES, 1), "MASTER_PORT": 0}
 _MAXIMA = {"MASTER_PORT": 65535}
 

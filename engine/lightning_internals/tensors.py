@@ -66,7 +66,7 @@ class ValuedIntegers(DispatchMode):
 
     Models compute the shapes of later tensors from such values: the places of images, the lengths of windows. An
     operation is computed if none of its inputs lacks values. Where a mask selects among numbers without values, the
-    number of its true elements gives the shape of the result.
+    number of its true elements gives the shape of the result. FakeTensorMode has no public setting for either.
     """
 
     _MAX_CONSTANT = 1 << 16

@@ -8,6 +8,7 @@ from typing import Any
 
 from commands.doctor.model_plan.cluster import Cluster
 from engine.system.extras import require_extras
+from engine.system.installation import PROGRAM
 
 
 def run_plan(cluster: Cluster, settings: Sequence[str], as_json: bool) -> None:
@@ -60,6 +61,6 @@ def _candidate(arguments: list[str]) -> Any:
     if isinstance(model, PretrainedVisionLanguageModel):
         raise ValueError(
             f"{' '.join(arguments)}: its model is an image-text model, and --plan is for language models. "
-            "Its memory is predicted without --plan: doctor --config FILE"
+            f"Its memory is predicted without --plan: {PROGRAM} doctor --config FILE"
         )
     return Candidate(settings.path, settings, 1, tokens_of(config.data.init_args), settings.trainable)

@@ -1,5 +1,6 @@
-"""Makes the row of chats with which a pretrained image-text model takes the most memory under the config's settings."""
+"""Makes a row of chats with the largest images that fit it, for the predicted memory of an image-text model."""
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +15,8 @@ from datamodules.vision_language.pretrained.encoded_chat import collate_images
 from datamodules.vision_language.pretrained.processor import ModelProcessor
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
 
-_SMALLEST, _LARGEST = 56, 2048
+_SIDES = range(56, 2049, 28)
 """Sides of square images that are tried, in pixels."""
-_STEP = 2**0.5
 
 
 class ImageRow(NamedTuple):
@@ -24,54 +24,46 @@ class ImageRow(NamedTuple):
 
     rows: TokenRows
     images: dict[str, Tensor]
-    number: int
-    """Number of images."""
+    num_images: int
     image_tokens: int
     """Tokens of an image."""
 
 
-def fullest_row(model: ModelProcessor, tokens: int, packed: bool) -> ImageRow:
-    """Return a row of the largest square images that fit it, with text in the other places; the text is supervised.
+def fullest_row(model: ModelProcessor, longest_chat: int, packed_length: int | None = None) -> ImageRow:
+    """Return a row of chats about the largest square image that fits a chat, with supervised text in the other places.
 
     Args:
         model: the processor, which resizes images and gives them tokens.
-        tokens: positions of the row.
-        packed: whether a row has several chats, as many as fit it; otherwise it has one, with one image.
+        longest_chat: most tokens of a chat.
+        packed_length: positions of a row of as many chats as fit it; None for a row of one chat.
 
     Raises:
-        ValueError: no image fits the row.
+        ValueError: no image fits a chat.
     """
-    chat, images = _largest_image(model, tokens)
-    number = max(1, tokens // len(chat.tokens)) if packed else 1
-    rest = tokens - number * len(chat.tokens)
-    filler = np.full(rest, model.end_of_text, np.int64)
+    tokens = packed_length or longest_chat
+    chat, images = _largest_image(model, min(longest_chat, tokens))
+    number = tokens // len(chat.tokens) if packed_length else 1
+    filler = np.full(tokens - number * len(chat.tokens), model.end_of_text, np.int64)
     chats = [Chat(chat.tokens, chat.tokens != model.image_token, chat.placeholders)] * number
-    if packed and rest:
-        chats.append(Chat(filler, np.ones(rest, np.bool_), 0))
-    elif rest:
+    if packed_length and len(filler):
+        chats.append(Chat(filler, np.ones(len(filler), np.bool_), 0))
+    elif len(filler):
         longer = np.concatenate([chat.tokens, filler])
         chats = [Chat(longer, longer != model.image_token, chat.placeholders)]
     rows, _ = pack(chats, np.arange(len(chats)), tokens, model.pad)
     return ImageRow(rows, collate_images([images] * number), number, chat.placeholders)
 
 
-def _largest_image(model: ModelProcessor, tokens: int) -> tuple[Chat, dict[str, Tensor]]:
-    """Return a chat about the image with the most tokens among those that fit the row."""
-    side = float(_SMALLEST)
-    largest = smallest = _encode(model, _SMALLEST)
-    if len(smallest[0].tokens) > tokens:
+def _largest_image(model: ModelProcessor, longest: int) -> tuple[Chat, dict[str, Tensor]]:
+    """Return a chat about the largest image of `_SIDES` whose chat has at most `longest` tokens."""
+    fitting = bisect_right(_SIDES, longest, key=lambda side: len(_encode(model, side)[0].tokens))
+    if not fitting:
+        least = len(_encode(model, _SIDES[0])[0].tokens)
         raise ValueError(
-            f"an image of {_SMALLEST} x {_SMALLEST} pixels takes {len(smallest[0].tokens)} tokens with its chat, and a "
-            f"row has {tokens} (data.init_args.packed_length or max_length)"
+            f"an image of {_SIDES[0]} x {_SIDES[0]} pixels takes {least} tokens with its chat, and a chat has at most "
+            f"{longest} (data.init_args.max_length, packed_length)"
         )
-    while side * _STEP <= _LARGEST:
-        side *= _STEP
-        encoded = _encode(model, round(side))
-        if len(encoded[0].tokens) > tokens:
-            break
-        if encoded[0].placeholders > largest[0].placeholders:
-            largest = encoded
-    return largest
+    return _encode(model, _SIDES[fitting - 1])
 
 
 def _encode(model: ModelProcessor, side: int) -> tuple[Chat, dict[str, Tensor]]:

@@ -1,5 +1,6 @@
 """Predicts the memory that a pretrained language model takes in training, before its weights are read."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +27,10 @@ DEFAULT_TOKENS = 2048
 _GPUS = (24, 40, 80)
 """GB of common GPUs."""
 USABLE_SHARE = 0.9
-"""Share of a device's memory that a prediction may take: the encoder, CUDA, NCCL and fragments take the rest."""
+"""Share of a device's memory that a prediction may take.
+
+CUDA, NCCL, fragments and an encoder that is not predicted take the rest.
+"""
 _NOT_KNOWN = "whether a step fits into the memory is not known before it runs"
 
 
@@ -40,12 +44,18 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     settings: Any = getattr(model, "language_model_settings", None)
     if settings is None or settings.path is None:
         return None
-    if is_sharded_strategy(config.trainer.strategy):
-        cluster = f"{PROGRAM} doctor --plan gpus=N,gb=N --config FILE predicts it for language models"
-        return Finding("model memory", "ok", f"not predicted: the strategy shards the weights; {cluster}")
+    from lightning_modules.multimodal.language.memory_estimate import estimate_memory
     from lightning_modules.multimodal.language.precision import precision_of
     from lightning_modules.multimodal.step_trace import Workload
+    from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
 
+    has_images = isinstance(model, PretrainedVisionLanguageModel)
+    if is_sharded_strategy(config.trainer.strategy):
+        if has_images:
+            found = "not predicted: the strategy shards the weights, and an image-text model is not sharded"
+            return Finding("model memory", "fail", found, "the training is refused", "--trainer.strategy ddp")
+        cluster = f"{PROGRAM} doctor --plan gpus=N,gb=N --config FILE predicts it"
+        return Finding("model memory", "ok", f"not predicted: the strategy shards the weights; {cluster}")
     data_args = config.data.init_args
     tokens = tokens_of(data_args)
     spec = OPTIMIZERS[model.optimizer_name]
@@ -54,46 +64,52 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     work = Workload(tokens, state_bytes=state, in_blocks=spec.in_blocks, foreach=foreach)
     try:
         precision = precision_of(config.trainer.precision, has_bf16=True)
-        content, estimate = _estimate(model, settings, precision, work, packed=bool(data_args.get("packed_length")))
+        if has_images:
+            row_content, estimate = _estimate_with_images(model, settings, precision, work, data_args)
+        else:
+            row_content, estimate = f"{tokens:,} tokens", estimate_memory(settings, 1, precision, work)
     except MissingPackagesError as error:
         return Finding("model memory", "warn", f"not predicted: {error.lacking}", _NOT_KNOWN, error.command)
     except ValueError as error:
         return Finding("model memory", "warn", f"not predicted: {error}", _NOT_KNOWN)
     sizes = (data_args.get(name) for name in ("micro_batch_size", "batch_size", "batch_size_per_device"))
-    text = _describe(settings, estimate, content, rows=next(filter(None, sizes), 1))
+    text = _describe(settings, estimate, row_content, rows=next(filter(None, sizes), 1))
     if is_on_gpu(config.trainer.accelerator):
         size = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
         if estimate.total > USABLE_SHARE * size:
             why = f"the GPU has {format_gib(size)}: memory may run out in the first step"
-            return Finding("model memory", "warn", text, why, "--config configs/overlays/qlora.yaml")
+            remedy = "--config configs/overlays/qlora.yaml"
+            if has_images:
+                remedy += (
+                    ", smaller images (model.init_args.image_processor), or shorter rows (data.init_args.max_length)"
+                )
+            return Finding("model memory", "warn", text, why, remedy)
     return Finding("model memory", "ok", text)
 
 
-def _estimate(
-    model: Any, settings: Any, precision: "Precision", work: "Workload", packed: bool
+def _estimate_with_images(
+    model: "PretrainedVisionLanguageModel", settings: Any, precision: "Precision", work: "Workload", data_args: Any
 ) -> tuple[str, "MemoryEstimate"]:
-    """Return what a row holds, in words, and the memory of a step.
+    """Return what a row of an image-text model has, in words, and the memory of a step.
 
     Raises:
-        MissingPackagesError: the processor of an image-text model needs an extra.
+        MissingPackagesError: the processor needs an extra.
         ValueError: the model cannot be built from its config, or its processor is not here.
     """
-    from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
+    from commands.doctor.training.image_rows import fullest_row
+    from lightning_modules.vision_language.pretrained.image_text_classes import find_image_text_class
+    from lightning_modules.vision_language.pretrained.memory_estimate import estimate_image_text_memory
 
-    if isinstance(model, PretrainedVisionLanguageModel):
-        from commands.doctor.training.image_rows import fullest_row
-        from lightning_modules.vision_language.pretrained.image_text_classes import find_image_text_class
-        from lightning_modules.vision_language.pretrained.memory_estimate import estimate_image_text_memory
-
-        obstacle = find_image_text_class(model.path, model.config).packing_obstacle
-        row = fullest_row(_processor(model), work.tokens, packed and obstacle is None)
-        parts = model.part_settings
-        estimate = estimate_image_text_memory(model.config, settings, parts, precision, work, row.rows, row.images)
-        number = "an image" if row.number == 1 else f"{row.number} images"
-        return f"{work.tokens:,} tokens with {number} of {row.image_tokens:,} tokens", estimate
-    from lightning_modules.multimodal.language.memory_estimate import estimate_memory
-
-    return f"{work.tokens:,} tokens", estimate_memory(settings, 1, precision, work)
+    is_packed = find_image_text_class(model.path, model.config).packing_obstacle is None
+    packed_length = data_args.get("packed_length") if is_packed else None
+    longest_chat = data_args.get("max_length") or packed_length or DEFAULT_TOKENS
+    row = fullest_row(_processor(model), longest_chat, packed_length)
+    work = work._replace(tokens=row.rows.tokens.shape[1])
+    estimate = estimate_image_text_memory(
+        model.config, settings, model.part_settings, precision, work, row.rows, row.images
+    )
+    images = "an image" if row.num_images == 1 else f"{row.num_images} images"
+    return f"{work.tokens:,} tokens with {images} of {row.image_tokens:,} tokens", estimate
 
 
 def _processor(model: "PretrainedVisionLanguageModel") -> "ModelProcessor":
@@ -107,19 +123,23 @@ def _processor(model: "PretrainedVisionLanguageModel") -> "ModelProcessor":
     from lightning_modules.multimodal.checkpoints.base_model_identity import folder_of
 
     try:
-        folder = folder_of(model.path)
-    except OSError as error:
-        raise ValueError(f"the image processor of {model.path} is to be downloaded first") from error
-    return ModelProcessor(model.path, folder, model.image_settings)
+        return ModelProcessor(model.path, folder_of(model.path), model.image_settings)
+    except MissingPackagesError:
+        raise
+    except (OSError, ValueError) as error:
+        if Path(model.path).expanduser().is_dir():
+            raise
+        # A repository of the hub. Its config may be in the cache alone, because the model has read it.
+        raise ValueError(f"{model.path} is to be downloaded first: hf download {model.path}") from error
 
 
-def _describe(settings: Any, estimate: "MemoryEstimate", content: str, rows: int) -> str:
+def _describe(settings: Any, estimate: "MemoryEstimate", row_content: str, rows: int) -> str:
     """Return the parts of the memory, for a micro-batch of up to `rows` rows with this content."""
     parts = {"weights": estimate.weights, "gradients": estimate.gradients, "optimizer": estimate.optimizer}
     words = ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
     kind = settings.trainable if settings.quantize == "none" else f"{settings.trainable}, {settings.quantize}"
     text = (
-        f"{settings.path} ({kind}) takes about {format_gib(estimate.total)}: {words}, activations of {content} "
+        f"{settings.path} ({kind}) takes about {format_gib(estimate.total)}: {words}, activations of {row_content} "
         f"{estimate.activations / GIB:.2f}; " + _fits(estimate.total)
     )
     if rows > 1:

@@ -17,9 +17,12 @@ def pretrained_findings(model: Mapping[str, Any], data: Mapping[str, Any]) -> It
     """Check whether the pretrained weights and the tokenizer of a config are on this machine.
 
     Args:
-        model: `model.init_args` of a config; its groups with a `path` are pretrained.
+        model: `model.init_args` of a config; its groups with a `path` are pretrained. A `path` of its own is that of an
+            image-text model.
         data: `data.init_args`.
     """
+    if isinstance(model.get("path"), str):
+        yield _check_presence("model.init_args.path", model["path"], _missing_weights)
     for name, group in model.items():
         path = group.get("path") if isinstance(group, Mapping) else None
         if isinstance(path, str):

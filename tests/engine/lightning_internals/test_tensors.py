@@ -50,6 +50,18 @@ def test_tensors_without_values_have_shapes_and_fused_attention():
     assert type(torch.ones(1)) is torch.Tensor, INSTALLED
 
 
+def test_integers_and_masks_keep_values_where_other_tensors_have_none():
+    with internals.without_values(), internals.ValuedIntegers():
+        numbers, large = torch.arange(6), torch.zeros(1 << 17)
+        mask = numbers % 2 == 0
+        assert mask.tolist() == [True, False] * 3, INSTALLED
+        states = large[:24].reshape(6, 4)
+        assert states[mask].shape == (3, 4), f"a mask gives the shape of what it selects ({INSTALLED})"
+        states[mask] = 1.0
+        with pytest.raises(RuntimeError):
+            states.tolist()
+
+
 def test_simulated_ranks_transfer_nothing():
     from torch import distributed
 

@@ -114,3 +114,7 @@ def test_the_plan_is_for_the_language_model_of_a_config(tmp_path, capsys):
         main(["--plan", "gb=24", "--config", "configs/recommender/quickstart.yaml"])
     assert end.value.code == 2
     assert "no pretrained language model" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        main(["--plan", "gb=24", "--config", "configs/vision_language/qwen2.5-vl-lora.yaml"])
+    assert end.value.code == 2
+    assert "its model is an image-text model, and --plan is for language models" in capsys.readouterr().err

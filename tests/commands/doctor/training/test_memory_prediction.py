@@ -5,7 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from commands.doctor.training import memory_prediction
 from commands.doctor.training.memory_prediction import predict_memory
+from lightning_modules.multimodal.checkpoints import base_model_identity
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
 from tests.support.families.tiny_image_text import CLASSES
@@ -87,9 +89,9 @@ def predict_images(tmp_path):
         part.save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").touch()  # its weights are not read
 
-    def predicted(data, **settings):
+    def predicted(data, strategy="auto", **settings):
         model = PretrainedVisionLanguageModel(str(tmp_path), LanguageModelSettings(**settings))
-        trainer = SimpleNamespace(strategy="auto", precision="bf16-mixed", accelerator="cpu")
+        trainer = SimpleNamespace(strategy=strategy, precision="bf16-mixed", accelerator="cpu")
         return predict_memory(SimpleNamespace(trainer=trainer, data=SimpleNamespace(init_args=data)), model)
 
     return predicted
@@ -109,3 +111,16 @@ def test_an_image_text_model_without_its_processor_is_not_predicted(predict_imag
     assert prediction.status == "warn"
     assert "not predicted: model.init_args.path: " in prediction.found
     assert "has no preprocessor_config.json" in prediction.found
+
+
+def test_an_image_text_model_with_fsdp_is_a_failure(predict_images):
+    prediction = predict_images({"max_length": 64}, strategy="fsdp", trainable="lora")
+    assert (prediction.status, prediction.remedy) == ("fail", "--trainer.strategy ddp")
+
+
+def test_a_processor_of_the_hub_is_to_be_downloaded(tmp_path, monkeypatch):
+    """The model has read its config, which is in the cache alone then."""
+    monkeypatch.setattr(base_model_identity, "folder_of", lambda path: tmp_path)
+    model = SimpleNamespace(path="acme/vl", image_settings={})
+    with pytest.raises(ValueError, match="acme/vl is to be downloaded first: hf download acme/vl"):
+        memory_prediction._processor(model)
