@@ -1,6 +1,5 @@
 """Measures whether pages of a folder of PDFs are found after they were scanned, by sentences with dropped words."""
 
-import io
 import resource
 import tempfile
 import time
@@ -51,7 +50,7 @@ def measure(folder: Path, pages: int, ocr: Ocr) -> dict[str, Any]:
         raise ValueError(f"{folder}: contains no PDF")
     with tempfile.TemporaryDirectory() as root:
         names = write_scans(paths, pages, Path(root))
-        found = {"original": _ingest([Path(root) / "original" / name for name in names], "none")}
+        found = {"original": _ingest([Path(root) / "original" / f"{name}.pdf" for name in names], "none")}
         original = found["original"].pages
         queries = list(pseudo_queries(original))
         if not queries:
@@ -84,15 +83,17 @@ def table(found: Mapping[str, Any]) -> Table:
 
 
 def write_scans(paths: Sequence[Path], pages: int, folder: Path) -> list[str]:
-    """Write the drawn pages of PDFs twice: unchanged to `original/`, and as images only to `scans/`.
+    """Write the drawn pages of PDFs twice: as `original/NAME.pdf`, and as PNG files in the folder `scans/NAME`.
+
+    A PDF of scans would be rendered once more, which blurs them, and Pillow would compress them as JPEG.
 
     Args:
         paths: the PDFs.
         pages: largest number of pages.
-        folder: gets the two folders, whose PDFs have equal names and numbers of pages.
+        folder: gets the two folders, with equal names and numbers of pages.
 
     Returns:
-        The names of the PDFs in both folders, without PDFs of which no page is drawn.
+        The names, without those of PDFs of which no page is drawn.
 
     Raises:
         ValueError: a PDF is corrupt or encrypted.
@@ -106,18 +107,16 @@ def write_scans(paths: Sequence[Path], pages: int, folder: Path) -> list[str]:
     for path, drawn in zip(paths, _draw([_length(path) for path in paths], pages), strict=True):
         if not drawn:
             continue
-        names.append(f"{len(names):03d}-{path.name}")  # PDFs of several folders can have the same name
-        with PdfDocument(path) as pdf, PdfDocument.new() as original, PdfDocument.new() as scans:
+        names.append(f"{len(names):03d}-{path.stem}")  # PDFs of several folders can have the same name
+        scans = folder / "scans" / names[-1]
+        scans.mkdir()
+        with PdfDocument(path) as pdf, PdfDocument.new() as original:
             original.import_pages(pdf, drawn)
-            original.save(folder / "original" / names[-1])
-            for index in drawn:
+            original.save(folder / "original" / f"{names[-1]}.pdf")
+            for number, index in enumerate(drawn, 1):
                 page = pdf[index].render(scale=DPI / _POINTS, rev_byteorder=True).to_pil().convert("RGB")
-                image = io.BytesIO()
-                scan(page, written).save(image, "PDF", resolution=DPI)
-                with PdfDocument(image.getvalue()) as single:
-                    scans.import_pages(single)
+                scan(page, written).save(scans / f"{number}.png")
                 written += 1
-            scans.save(folder / "scans" / names[-1])
     return names
 
 

@@ -1,7 +1,7 @@
 """Measures how the recommender's cost grows with events of a history, items, users and rows to convert.
 
   length      a training step of SASRec and TiSASRec by the length of the histories, 50 to 1,000 events
-  items       a training step by the number of items, 3,000 to 1,000,000: sampled softmax and scores of all items
+  items       a training step by the number of items, 3,000 to 10,000,000: sampled softmax and scores of all items
   ranking     ranks among all items and the best 10, by the number of items, 30,000 to 10,000,000 (3 GB of memory)
   users       start-up until the first batch, training and evaluation by the number of users, 6,000 to 1,000,000
   conversion  conversion of a Parquet file of so many interactions into a store

@@ -32,7 +32,13 @@ Step = Callable[[MicroBatchRequest], int]
 
 
 def whole_training(
-    form: Form, loss: Loss, num_users: int = 1024, batch_size: int = 128, length: int = 200, batches: int = 8
+    form: Form,
+    loss: Loss,
+    num_users: int = 1024,
+    batch_size: int = 128,
+    length: int = 200,
+    batches: int = 8,
+    hidden_size: int = 64,
 ) -> Work:
     """Measure the first batches of an epoch, from the order of the rows to the optimizer step; counts sequences.
 
@@ -43,10 +49,13 @@ def whole_training(
         batch_size: sequences per step.
         length: length of the longest sequence.
         batches: all steps of the plain variant cost the same, so a few suffice.
+        hidden_size: width of the states.
     """
     sequences = train_sequences(movielens_like(num_users), length, negatives=NegativeOptions(int(loss == "bce")))
     torch.manual_seed(1)
-    encoder = SequenceEncoder(sequences.events.num_items, length, ArchitectureSettings(dropout=0.2))
+    encoder = SequenceEncoder(
+        sequences.events.num_items, length, ArchitectureSettings(hidden_size=hidden_size, dropout=0.2)
+    )
     order = TrainSampler(num_users, batch_size, seed=1)
     step = (_ours if form == "ours" else _plain)(sequences, encoder, loss)
 
