@@ -48,9 +48,8 @@ def share(repeats: int) -> Result:
     turns: dict[str, list[Measurement]] = {}
     bases: dict[str, str] = {}
     goals = []
-    for number, size in itertools.product(
-        (1, 2), BATCH_SIZES
-    ):  # the variants of a size alternate; all at once need 20 GB
+    # The variants of a size alternate; all at once need 20 GB.
+    for number, size in itertools.product((1, 2), BATCH_SIZES):
         suffix, batch = _suffix(number, size), BATCH_SIZES[size] * number
         variants: dict[str, Body] = {
             BARE + suffix: partial(bare, batch_size=batch),

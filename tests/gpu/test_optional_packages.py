@@ -49,7 +49,8 @@ def test_a_fork_server_answers_without_optional_packages(tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_extras")
 def test_tests_that_need_optional_packages_are_skipped():
-    command = [sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", "-k", "not recommender"]
+    command = [sys.executable, "-m", "pytest", "-n0", "-q", "-rs", "-p", "no:cacheprovider"]
+    command += ["-k", "not recommender"]
     done = subprocess.run(
         [*command, *(f"tests/gpu/{name}" for name in NEED_EXTRAS)],
         cwd=REPOSITORY,
@@ -59,6 +60,17 @@ def test_tests_that_need_optional_packages_are_skipped():
     )
     assert re.search(r"^\d+ skipped, \d+ deselected in", done.stdout, re.MULTILINE), done.stdout + done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "not installed here" in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_extras")
+def test_other_tests_are_collected_and_run():
+    command = [sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", "tests/gpu"]
+    for options, outcome in ((["--collect-only"], r"^\d+ tests collected"), (["-k", "interpreted or fused"], "passed")):
+        done = subprocess.run([*command, *options], cwd=REPOSITORY, capture_output=True, text=True, timeout=170)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert re.search(outcome, done.stdout, re.MULTILINE), done.stdout
 
 
 def test_wheels_has_all_requirements_of_the_families():

@@ -61,16 +61,20 @@ def test_any_number_of_ranks_loads_the_same_weights_and_moments(lockstep, team, 
 
 
 @pytest.mark.parametrize(
-    ("sharding_strategy", "node_size", "mesh"), [("HYBRID_SHARD", 2, (2, 2)), ("SHARD_GRAD_OP", 4, (4,))]
+    ("sharding_strategy", "node_size", "mesh", "whole_layers"),
+    [("HYBRID_SHARD", 2, (2, 2), 0), ("SHARD_GRAD_OP", 4, (4,), 2)],
 )
-def test_each_way_to_shard_trains_as_one_process(lockstep, team, sharded, sharding_strategy, node_size, mesh):
-    """HYBRID_SHARD on two nodes of two ranks: shards within a node, replicas between them."""
+def test_each_way_to_shard_trains_as_one_process(
+    lockstep, team, sharded, sharding_strategy, node_size, mesh, whole_layers
+):
+    """HYBRID_SHARD shards within a node; SHARD_GRAD_OP keeps the weights of layers until the backward pass."""
     common = [*TINY, *whole_state(), "--model.init_args.num_blocks", "2", "--trainer.gradient_clip_val", "0.1"]
     common += ["--trainer.max_steps", "5", "--trainer.limit_val_batches", "2"]
     alone = lockstep("fit", *common, name="alone")
     options = [*common, *sharded(sharding_strategy)]
     four = team("fit", *options, name="four", processes=4, node_size=node_size).succeeded()
-    assert state(four, "end.pt")["meshes"] == [mesh]
+    end = state(four, "end.pt")
+    assert (end["meshes"], end["whole_layers"]) == ([mesh], whole_layers)
     for metric in METRICS:
         expected = alone.series(metric)
         assert expected
