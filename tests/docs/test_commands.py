@@ -42,7 +42,7 @@ def split(page: str, words: list[str]) -> tuple[str, list[str]]:
             word = next(following)
             if word.startswith("configs/overlays/"):
                 options += ["--config", word]
-            elif word not in ("...", "configs/FAMILY/X.yaml"):
+            elif word not in ("...", "configs/FAMILY/X.yaml", "runs/NAME/config.yaml"):
                 experiments.append(word)
         elif word in ("--model.help", "--data.help"):
             assert next(following) in class_registry.__all__
