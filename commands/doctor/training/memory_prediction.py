@@ -49,9 +49,9 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     from lightning_modules.multimodal.step_trace import Workload
     from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
 
-    has_images = isinstance(model, PretrainedVisionLanguageModel)
+    image_text = model if isinstance(model, PretrainedVisionLanguageModel) else None
     if is_sharded_strategy(config.trainer.strategy):
-        if has_images:
+        if image_text is not None:
             found = "not predicted: the strategy shards the weights, and an image-text model is not sharded"
             return Finding("model memory", "fail", found, "the training is refused", "--trainer.strategy ddp")
         cluster = f"{PROGRAM} doctor --plan gpus=N,gb=N --config FILE predicts it"
@@ -64,8 +64,8 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     work = Workload(tokens, state_bytes=state, in_blocks=spec.in_blocks, foreach=foreach)
     try:
         precision = precision_of(config.trainer.precision, has_bf16=True)
-        if has_images:
-            row_content, estimate = _estimate_with_images(model, settings, precision, work, data_args)
+        if image_text is not None:
+            row_content, estimate = _estimate_with_images(image_text, settings, precision, work, data_args)
         else:
             row_content, estimate = f"{tokens:,} tokens", estimate_memory(settings, 1, precision, work)
     except MissingPackagesError as error:
@@ -79,7 +79,7 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
         if estimate.total > USABLE_SHARE * size:
             why = f"the GPU has {format_gib(size)}: memory may run out in the first step"
             remedy = "--config configs/overlays/qlora.yaml"
-            if has_images:
+            if image_text is not None:
                 remedy += (
                     ", smaller images (model.init_args.image_processor), or shorter rows (data.init_args.max_length)"
                 )

@@ -26,7 +26,7 @@ class WholeState(Callback):
         _write(trainer, pl_module, "start.pt")
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
-        layers = [part for part in pl_module.modules() if isinstance(part, FSDPModule) and part is not pl_module]
+        layers = [part for part in list(pl_module.modules())[1:] if isinstance(part, FSDPModule)]
         whole = [layer for layer in layers if not any(isinstance(weight, DTensor) for weight in layer.parameters())]
         self._whole_layers = len(whole)
 
