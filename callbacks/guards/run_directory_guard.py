@@ -11,7 +11,7 @@ from engine.lightning_internals.training_loop import is_last_micro_batch
 from engine.module import as_lockstep_module
 from engine.run_trainer import as_run_trainer
 
-GONE = "run_folder_gone"
+GONE_COUNTER = "run_folder_gone"
 """Step counter: 1 once rank 0 has found that the folder is gone."""
 
 _KEPT = ("config.yaml", "metrics.jsonl", "train.log")
@@ -29,7 +29,7 @@ class RunDirectoryGuard(Callback):
     @override
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self._is_training = False
-        as_lockstep_module(pl_module).counters.register(GONE)
+        as_lockstep_module(pl_module).counters.register(GONE_COUNTER)
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -40,14 +40,14 @@ class RunDirectoryGuard(Callback):
         # At the end of the backward pass the counters are summed, so rank 0 checks before it.
         module = as_lockstep_module(pl_module)
         if module.is_log_step and is_last_micro_batch(trainer) and trainer.is_global_zero and self._is_gone(trainer):
-            module.counters.add(GONE)
+            module.counters.add(GONE_COUNTER)
 
     @override
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         module = as_lockstep_module(pl_module)
-        if module.is_log_step and is_last_micro_batch(trainer) and module.counters.total(GONE):
+        if module.is_log_step and is_last_micro_batch(trainer) and module.counters.total(GONE_COUNTER):
             self._end(trainer)
 
     @override

@@ -28,7 +28,7 @@ from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 
-STOP, SECONDS = "stop", "seconds"
+STOP_COUNTER, CLOCK_COUNTER = "stop", "seconds"
 """Step counters: ranks with a stop signal, and rank 0's clock."""
 
 
@@ -56,8 +56,8 @@ class Preemption(Callback):
         disable_signal_handlers(trainer)
         self._is_counted = self._must_stop = self._saved = False
         counters = as_lockstep_module(pl_module).counters
-        counters.register(STOP)
-        counters.register(SECONDS)
+        counters.register(STOP_COUNTER)
+        counters.register(CLOCK_COUNTER)
         on_cpu = trainer.strategy.root_device.type == "cpu"  # polling costs nothing there
         self._poll = PollSchedule(self.check_every_n_steps or (1 if on_cpu else None))
         self._clock = time.monotonic()
@@ -84,13 +84,13 @@ class Preemption(Callback):
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
         # The module sends the counters at the end of its backward pass.
         counters = as_lockstep_module(pl_module).counters
-        # Each rank counts once: STOP is the number of ranks with a signal.
+        # Each rank counts once: STOP_COUNTER is the number of ranks with a signal.
         if stop_signals.received and not self._is_counted:
             self._is_counted = True
-            counters.add(STOP)
+            counters.add(STOP_COUNTER)
         if trainer.is_global_zero:  # all ranks poll by its clock
             now = time.monotonic()
-            counters.add(SECONDS, now - self._clock)
+            counters.add(CLOCK_COUNTER, now - self._clock)
             self._clock = now
 
     @override
@@ -102,9 +102,9 @@ class Preemption(Callback):
         if not self._must_stop and self._poll.due(trainer.global_step):
             counters = as_lockstep_module(pl_module).counters
             # Equal on all ranks, so all of them stop after the same step.
-            self._must_stop = counters.total(STOP) > 0
+            self._must_stop = counters.total(STOP_COUNTER) > 0
             if self._poll.is_adaptive:
-                self._poll.record(trainer.global_step, counters.total(SECONDS))
+                self._poll.record(trainer.global_step, counters.total(CLOCK_COUNTER))
         # If a validation or the end of the epoch follows, the checkpoint is saved there.
         if self._must_stop and not (trainer.is_last_batch or validation_follows(trainer)):
             self._save(trainer)

@@ -20,7 +20,7 @@ from engine.system.cpu_count import available_cpus
 
 log = logging.getLogger("lockstep")
 
-RECORD = "threads"
+THREADS_KEY = "threads"
 """Key in a checkpoint: {"number": threads of rank 0, "processes": world size}."""
 
 _MIN_SPEEDUP = 1.2
@@ -30,7 +30,7 @@ _MIN_SPEEDUP = 1.2
 class KnownThreads(NamedTuple):
     """What is known about the number of threads before the ranks connect. It is equal on all ranks."""
 
-    stated_by: str = ""
+    set_by: str = ""
     """Option or variable that sets the number. The ranks already use it."""
 
     recorded: int | None = None
@@ -68,7 +68,7 @@ class CpuThreads(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if trainer.strategy.root_device.type != "cpu":
             return
-        if self.known.stated_by:
+        if self.known.set_by:
             self._report_stated(trainer, stage)
             return
         choice = (
@@ -82,17 +82,17 @@ class CpuThreads(Callback):
     @override
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
         if trainer.strategy.root_device.type == "cpu":
-            checkpoint[RECORD] = {"number": torch.get_num_threads(), "processes": trainer.world_size}
+            checkpoint[THREADS_KEY] = {"number": torch.get_num_threads(), "processes": trainer.world_size}
 
     def _report_stated(self, trainer: Trainer, stage: str) -> None:
         number, recorded = torch.get_num_threads(), self.known.recorded
-        log.debug("threads: %d, set by %s", number, self.known.stated_by)
+        log.debug("threads: %d, set by %s", number, self.known.set_by)
         # With another world size the training differs by rounding anyway.
         same_run = stage == "fit" and self.known.processes == trainer.world_size
         if same_run and recorded not in (None, number):
             log.info(
                 "threads: %d, set by %s; the run began with %d, so it resumes within rounding, not bit for bit",
-                number, self.known.stated_by, recorded,
+                number, self.known.set_by, recorded,
             )  # fmt: skip
 
     def _for_training(self, trainer: Trainer, pl_module: LockstepModule) -> ThreadChoice:

@@ -41,7 +41,7 @@ from engine.lightning_internals.cli import option_names
 
 EVALUATIONS = ("validate", "test", "predict")
 
-OF_A_RUN = (*EVALUATIONS, "export", "demo", "chat")
+TRAINED_RUN_COMMANDS = (*EVALUATIONS, "export", "demo", "chat")
 """Commands that start from the best checkpoint of a run."""
 
 DebugLevel = Literal["OFF", "INFO", "DETAIL"]
@@ -157,7 +157,7 @@ def add_command_options(parser: LightningArgumentParser, command: str) -> None:
     if command == "export":
         text = "merge the adapters of a language model into its weights"
         parser.add_argument("--merge", action="store_true", help=text)
-    if command in OF_A_RUN:
+    if command in TRAINED_RUN_COMMANDS:
         parser.set_defaults(ckpt_path="best")
     if command in ("validate", "test"):
         parser.set_defaults(verbose=False)  # ResultsTable prints the metrics
@@ -191,7 +191,7 @@ def add_run_config(arguments: list[str], runs: Path) -> list[str]:
     # A command line that gives the model itself, or asks for help, needs no run.
     complete = configs or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
     continues = values_of(arguments, "--ckpt_path")[-1:] == ["last"]
-    if run_config is None and names and not complete and (continues or arguments[0] in OF_A_RUN):
+    if run_config is None and names and not complete and (continues or arguments[0] in TRAINED_RUN_COMMANDS):
         raise no_config_error(names[-1], runs)
     if run_config is None or not all(changes_a_config(Path(config)) for config in configs):
         return arguments

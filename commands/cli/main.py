@@ -39,7 +39,7 @@ from commands.cli.error_reporting import exit_code_for_rank, mark_parent, report
 from commands.cli.profiler import create_profiler
 from commands.cli.shipped_configs import resolve_shipped_configs
 from commands.cli.subcommands import SubcommandCLI
-from commands.cli.threads_option import select_threads, state_threads
+from commands.cli.threads_option import select_threads, set_threads
 from commands.cli.trainer import LockstepTrainer, require_batches
 from commands.launch.early_signal_handlers import handling_early_signals
 from commands.launch.env_variables_cluster import EnvVariablesEnvironment
@@ -116,7 +116,7 @@ class LockstepCLI(SubcommandCLI):
     def before_instantiate_classes(self) -> None:
         config = self.config[self.subcommand]
         if config.threads != "auto":
-            state_threads(config.threads)
+            set_threads(config.threads)
         if self.subcommand == "prepare":
             return
         self._config_text = reusable_text(self.subcommand_parser(self.subcommand), config)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from jsonargparse.typing import PositiveInt
 
-from callbacks.performance.cpu_threads import RECORD, KnownThreads
+from callbacks.performance.cpu_threads import THREADS_KEY, KnownThreads
 from commands.launch.rank_zero_decision import decide_on_rank_zero
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily
 from engine.system.cpu_count import check_process_count
@@ -30,7 +30,7 @@ _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables from which torch reads the number. A user or a launcher sets them."""
 
 
-def state_threads(number: int, environ: MutableMapping[str, str] | None = None) -> None:
+def set_threads(number: int, environ: MutableMapping[str, str] | None = None) -> None:
     """Set the threads of this process and its children to `--threads N`, also over the value of a launcher.
 
     Raises:
@@ -64,14 +64,14 @@ def known_threads(
         resumed: directory of the run that is resumed, which may have no checkpoint yet.
     """
     variable = next((name for name in _VARIABLES if environ.get(name)), "")
-    stated_by = variable if option == "auto" else _OPTION
+    set_by = variable if option == "auto" else _OPTION
     record = (_threads_of_checkpoint(Path(checkpoint)) if checkpoint else {}) or (
         _threads_of_run(resumed) if resumed else {}
     )
     number, processes = record.get("number"), record.get("processes")
     if not (isinstance(number, int) and isinstance(processes, int) and number > 0):
-        return KnownThreads(stated_by)
-    return KnownThreads(stated_by, number, processes)
+        return KnownThreads(set_by)
+    return KnownThreads(set_by, number, processes)
 
 
 def as_text(known: KnownThreads) -> str:
@@ -86,7 +86,7 @@ def from_text(text: str) -> KnownThreads:
 
 def _threads_of_checkpoint(path: Path) -> dict[str, Any]:
     try:
-        record = load_lazily(path).get(RECORD)
+        record = load_lazily(path).get(THREADS_KEY)
     except (CorruptCheckpointError, OSError) as error:  # reported when it is loaded
         log.debug("threads: %s", error)
         return {}

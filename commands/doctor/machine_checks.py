@@ -43,7 +43,7 @@ def machine_checks(plan: LaunchPlan, environ: Mapping[str, str]) -> list[Check]:
     def contention() -> Iterator[Finding]:
         # Under a CPU quota the load of the machine's other cores does not matter.
         busy = openmp.busy_cores() if usable == affinity else 0.0
-        return openmp.check_contention(local_plan(), usable, busy, cpu.stated_threads(plan, environ))
+        return openmp.check_contention(local_plan(), usable, busy, cpu.requested_threads(plan, environ))
 
     checks = [
         Check("python", versions.check_python),

@@ -9,7 +9,7 @@ from commands.runs.run_directory import newest_config
 from engine.io.yaml_file import parse_yaml, read_yaml
 
 _STAGES = {"validate": "val", "test": "test"}
-_WITHOUT_INFLUENCE = {
+_IRRELEVANT_SETTINGS = {
     f"data.init_args.{name}"
     for name in (
         "batch_size", "batch_size_per_device", "micro_batch_size", "evaluation_batch_size",
@@ -55,7 +55,7 @@ def _settings(config: dict[str, Any], stage: str) -> dict[str, Any]:
     trainer = config.get("trainer") or {}
     limits = {key: trainer.get(key) for key in (f"limit_{stage}_batches", "overfit_batches", "fast_dev_run")}
     sections = {"model": config.get("model"), "data": config.get("data"), "trainer": limits}
-    return {key: value for key, value in _flatten(sections) if key not in _WITHOUT_INFLUENCE}
+    return {key: value for key, value in _flatten(sections) if key not in _IRRELEVANT_SETTINGS}
 
 
 def _flatten(group: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -18,8 +18,8 @@ log = logging.getLogger("lockstep")
 BEGINNING = ".beginning.json"
 """File in the run directory: the checkpoints that existed when the user, not the launcher, started the run."""
 
-_OF_A_START = (".lock", BEGINNING, RUNNING, "train.log", "metrics.jsonl", "environment.json", "faults", *TRACKER_KEYS)
-_WRITTEN_BEFORE_TRAINING = re.compile("|".join(map(re.escape, _OF_A_START)) + r"|log(-\d+)?\.jsonl")
+_START_FILES = (".lock", BEGINNING, RUNNING, "train.log", "metrics.jsonl", "environment.json", "faults", *TRACKER_KEYS)
+_WRITTEN_BEFORE_TRAINING = re.compile("|".join(map(re.escape, _START_FILES)) + r"|log(-\d+)?\.jsonl")
 
 _ATTEMPTS = 3
 """Attempts to remove a directory into which other processes may still write."""

@@ -17,7 +17,7 @@ from engine.timestamp import EXPECTED_TIME, to_seconds
 
 log = logging.getLogger("lockstep")
 
-KEY = "data.init_args.predict_request_time"
+TIME_OPTION = "data.init_args.predict_request_time"
 
 
 class PredictionInput:
@@ -126,12 +126,12 @@ def parse_predict_request_time(value: float | str | None, predict_histories: str
         return None
     if predict_histories is not None:
         raise ValueError(
-            f"{KEY}: found {value}, but each line of predict_histories has its own 'request_time'; remove one of the "
-            "two"
+            f"{TIME_OPTION}: found {value}, but each line of predict_histories has its own 'request_time'; remove one "
+            "of the two"
         )
     seconds = to_seconds(value)
     if seconds is None:
-        raise ValueError(f"{KEY}: found {value!r}, expected {EXPECTED_TIME}")
+        raise ValueError(f"{TIME_OPTION}: found {value!r}, expected {EXPECTED_TIME}")
     return int(seconds)
 
 
@@ -158,7 +158,7 @@ def request_times(events: Events, users: Sequence[str], predict_request_time: in
     late = np.flatnonzero(last > predict_request_time)
     if len(late):
         raise ValueError(
-            f"{KEY}: found {predict_request_time}, and user {users[filled[late[0]]]} has an event at {last[late[0]]}; "
-            f"expected a time after all events, the latest of which is at {latest}"
+            f"{TIME_OPTION}: found {predict_request_time}, and user {users[filled[late[0]]]} has an event at "
+            f"{last[late[0]]}; expected a time after all events, the latest of which is at {latest}"
         )
     return np.full(len(users), predict_request_time, np.int64)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from engine.checkpointing.compatibility import require_lightning
-from engine.checkpointing.frozen_weights import KEY
+from engine.checkpointing.frozen_weights import FROZEN_KEY
 from engine.checkpointing.schema import (
     COUNT,
     FLAG,
@@ -101,7 +101,7 @@ _LIGHTNING = {
     "global_step": COUNT,
     "saved_at": NUMBER,
     "unlogged_metrics": each(METRIC),
-    KEY: each(INTEGER),
+    FROZEN_KEY: each(INTEGER),
 }
 
 _parts: dict[str, Rule] = dict(_LIGHTNING)

@@ -16,7 +16,7 @@ from engine.io.name_list import join_names
 from engine.lightning_internals.tensors import copy_module_versions
 from engine.optim.row_table import is_trained
 
-KEY = "frozen"
+FROZEN_KEY = "frozen"
 """Checkpoint key: {name of an omitted parameter: its hash}."""
 
 
@@ -62,8 +62,8 @@ def strip_frozen(module: nn.Module, checkpoint: dict[str, Any], built: dict[str,
     """
     # Hash again: code outside of the optimizer may have changed a weight since it was built.
     current = frozen_fingerprints(module)
-    checkpoint[KEY] = {name: value for name, value in current.items() if built.get(name) == value}
-    checkpoint["state_dict"] = _without(checkpoint["state_dict"], checkpoint[KEY])
+    checkpoint[FROZEN_KEY] = {name: value for name, value in current.items() if built.get(name) == value}
+    checkpoint["state_dict"] = _without(checkpoint["state_dict"], checkpoint[FROZEN_KEY])
 
 
 def restore_frozen(module: nn.Module, checkpoint: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ def restore_frozen(module: nn.Module, checkpoint: dict[str, Any]) -> None:
     """
     if "state_dict" not in checkpoint:  # a sharded strategy has loaded the weights itself, strictly
         return
-    module_weights = require_frozen(module, checkpoint.get(KEY, {}))
+    module_weights = require_frozen(module, checkpoint.get(FROZEN_KEY, {}))
     for name, weight in module_weights.items():
         checkpoint["state_dict"][name] = weight
 
@@ -86,7 +86,7 @@ def require_frozen(
 
     Args:
         module: module that the checkpoint is loaded into.
-        recorded: content of `KEY`: {name: hash}.
+        recorded: content of `FROZEN_KEY`: {name: hash}.
         whole: gathers a weight of which this rank holds a shard.
 
     Raises:

@@ -48,11 +48,11 @@ def global_batches(
     sizes, lengths = blocks.sizes[block_order], np.diff(blocks.starts, append=num_samples)[block_order]  # [blocks] each
     # The memory of the blocks before a block decides its window, and its index in the window.
     windows, offsets = np.divmod(np.cumsum(sizes) - sizes, blocks.window)
-    ranks = np.argsort(np.argsort(offsets, kind="stable"))
-    windows, ranks = np.repeat(windows, lengths), np.repeat(ranks, lengths)  # from blocks to samples
+    window_order = np.argsort(np.argsort(offsets, kind="stable"))
+    windows, window_order = np.repeat(windows, lengths), np.repeat(window_order, lengths)  # from blocks to samples
     # [num_samples]: the samples block by block, in the random order of the blocks
     samples = np.repeat(blocks.starts[block_order] - np.cumsum(lengths) + lengths, lengths) + np.arange(num_samples)
     # `lexsort` sorts by its last key first: by window, and at random within a window.
     order = np.lexsort((hash_bits(seed, epoch, _SAMPLE_ORDER, samples), windows))
     batches = (order[start : start + batch_size] for start in starts)
-    return [samples[batch[np.argsort(ranks[batch], kind="stable")]] for batch in batches]
+    return [samples[batch[np.argsort(window_order[batch], kind="stable")]] for batch in batches]

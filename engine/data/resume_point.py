@@ -52,7 +52,7 @@ def position_to_save(trainer: Trainer, order: TrainSampler, accumulation: int) -
         accumulation: micro-batches of an optimizer step.
     """
     processed = micro_batches_processed(trainer)
-    if order.no_steps_since_resume:  # until a batch is trained, Lightning's counters are still the checkpoint's
+    if order.is_at_start_position:  # until a batch is trained, Lightning's counters are still the checkpoint's
         return order.epoch, order.batches_done
     # Lightning's counters are reset when the next epoch begins, so the end of an epoch is saved as the start of the
     # next.

@@ -91,7 +91,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         self._last_request: tuple[tuple[int, int], NDArray[np.int64]] | None = None
 
     @property
-    def no_steps_since_resume(self) -> bool:
+    def is_at_start_position(self) -> bool:
         """Whether nothing was trained since the position (`epoch`, `batches_done`)."""
         return self._count_at_start is None or self._count_trained() == self._count_at_start
 

@@ -23,7 +23,7 @@ from engine.strategies.sharded_checkpoint import ShardedCheckpointStrategy
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import MixedPrecisionPolicy
+    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 
 _BOTH_DEVICES = "cpu:gloo,cuda:nccl"
 """Backend for gradients in host memory: their norm is summed on the CPU, and NCCL has no collectives there."""
@@ -100,8 +100,8 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
     @override
     def setup(self, trainer: Trainer) -> None:
-        last = [callback for callback in trainer.checkpoint_callbacks if getattr(callback, "keep", 2) < 2]
-        if self.state_dict_type == "sharded" and last and trainer.state.fn == "fit":
+        single_file = [callback for callback in trainer.checkpoint_callbacks if getattr(callback, "keep", 2) < 2]
+        if self.state_dict_type == "sharded" and single_file and trainer.state.fn == "fit":
             # A folder cannot replace another atomically: for an instant no checkpoint has the name.
             raise ValueError(
                 "with sharded checkpoints last_checkpoint.keep and best_checkpoint.keep must be at least 2, so that a "
@@ -163,42 +163,53 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
     @override
     def on_validation_start(self) -> None:
-        self._gather_for_evaluation(True)
+        self._gather_weights()
 
     @override
     def on_validation_end(self) -> None:
-        self._gather_for_evaluation(False)
+        self._release_weights()
 
     @override
     def on_test_start(self) -> None:
-        self._gather_for_evaluation(True)
+        self._gather_weights()
 
     @override
     def on_test_end(self) -> None:
-        self._gather_for_evaluation(False)
+        self._release_weights()
 
     @override
     def on_predict_start(self) -> None:
-        self._gather_for_evaluation(True)
+        self._gather_weights()
 
     @override
     def on_predict_end(self) -> None:
-        self._gather_for_evaluation(False)
+        self._release_weights()
 
-    def _gather_for_evaluation(self, begins: bool) -> None:
-        """Gather the whole model for an evaluation in which ranks run different numbers of forward passes."""
+    def _gather_weights(self) -> None:
+        """Gather the whole model before an evaluation."""
+        for layer in self._layers_to_gather():
+            layer.set_reshard_after_forward(False, recurse=False)
+            layer.unshard()
+
+    def _release_weights(self) -> None:
+        """Release after an evaluation what `_gather_weights` has gathered."""
+        for layer in self._layers_to_gather():
+            # The backward pass begins with the weights of no layer but the module's own.
+            reshards = layer is not self.lightning_module and self.sharding_strategy != "SHARD_GRAD_OP"
+            layer.set_reshard_after_forward(reshards, recurse=False)
+            layer.reshard()
+
+    def _layers_to_gather(self) -> "list[FSDPModule]":
+        """Return module and layers if ranks run different numbers of forward passes in evaluations, else none."""
         from torch.distributed.fsdp import FSDPModule
 
         module = self.lightning_module
         assert isinstance(module, FamilyHooks) and isinstance(module, FSDPModule)
-        if module.equal_evaluation_passes:
-            return
-        layers = [part for part in module.modules() if isinstance(part, FSDPModule)]
-        module.set_reshard_after_forward(not begins and self.sharding_strategy != "SHARD_GRAD_OP")
-        for layer in layers:
-            layer.unshard() if begins else layer.reshard()
-        if not begins:  # the backward pass begins with the weights of no layer
-            module.set_reshard_after_forward(False, recurse=False)
+        return (
+            []
+            if module.equal_evaluation_passes
+            else [part for part in module.modules() if isinstance(part, FSDPModule)]
+        )
 
 
 def shard_layers(model: nn.Module, mesh: "DeviceMesh", reshard_after_forward: bool = True, **options: Any) -> None:

@@ -19,7 +19,7 @@ from typing_extensions import override
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.checkpoint_schema import require_checkpoint
 from engine.checkpointing.compatibility import check_weights_only_loadable
-from engine.checkpointing.frozen_weights import KEY, require_frozen
+from engine.checkpointing.frozen_weights import FROZEN_KEY, require_frozen
 from engine.checkpointing.optimizer_state import check_optimizer_state
 from engine.checkpointing.sharded.shard_manifest import write_manifest
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, load_lazily, verify, verify_sizes
@@ -133,7 +133,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
                 self._check_saved_optimizer(path, content.get(GROUPS))
                 read_shards(path, module, self.optimizers, content.get(GROUPS), starts)
             else:
-                frozen = content.get(KEY, {})
+                frozen = content.get(FROZEN_KEY, {})
                 require_frozen(module, frozen, lambda weight: gather_full(weight, keep=True))
                 for optimizer, state in zip(self.optimizers, content.get("optimizer_states", []), strict=False):
                     check_optimizer_state(optimizer, state, str(path))

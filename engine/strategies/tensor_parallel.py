@@ -73,23 +73,23 @@ class TensorParallelStrategy(VerifiedFSDPStrategy):
         # torch logs once per process that sums over both axes of the mesh could be merged.
         logging.getLogger("torch.distributed.tensor").setLevel(logging.ERROR)
         # First divide the layers within each group; then FSDP shards what each rank holds.
-        ranks = self._ranks()
+        mesh = self._ranks()
         for layer, style in model.tensor_parallel_layers(self.tensor_parallel).items():
             # Each rank has the whole weight and keeps its part.
-            parallelize_module(layer, ranks["tensor"], style, src_data_rank=None)
-        groups = ranks["nodes", "groups"] if self.sharding_strategy == "HYBRID_SHARD" else ranks["groups"]
+            parallelize_module(layer, mesh["tensor"], style, src_data_rank=None)
+        groups = mesh["nodes", "groups"] if self.sharding_strategy == "HYBRID_SHARD" else mesh["groups"]
         options, reshard = self.options(), self.sharding_strategy != "SHARD_GRAD_OP"
-        everywhere, layers = self.mesh(), repeated_layers(model)
+        all_ranks, layers = self.mesh(), repeated_layers(model)
         for layer in layers:
             # A divided weight differs within a group, so it is sharded over groups, not over all ranks.
             divided = any(isinstance(weight, DTensor) for weight in layer.parameters())
-            fully_shard(layer, mesh=groups if divided else everywhere, reshard_after_forward=reshard, **options)
+            fully_shard(layer, mesh=groups if divided else all_ranks, reshard_after_forward=reshard, **options)
         inside = {part for layer in layers for part in layer.modules()}
         for part in model.modules():
             if part not in inside and any(isinstance(weight, DTensor) for weight in part.parameters(recurse=False)):
                 # An output layer: VerifiedFSDPStrategy documents why it stays gathered.
                 fully_shard(part, mesh=groups, reshard_after_forward=False, **options)
-        fully_shard(model, mesh=everywhere, **options)
+        fully_shard(model, mesh=all_ranks, **options)
 
     def _ranks(self) -> "DeviceMesh":
         """Return the mesh of all ranks: [groups, tensor], or [nodes, groups, tensor] with replicas between nodes."""

@@ -130,7 +130,7 @@ class LanguageModule(LockstepModule[ChatDataT]):
 
     @property
     def sharded(self) -> bool:
-        """Whether ranks share the weights, so that all must run the same number of forward passes."""
+        """Whether each rank holds a shard of the weights, so that all must run the same number of forward passes."""
         return has_sharded_weights(self.trainer.strategy)
 
     @override

@@ -22,7 +22,7 @@ log = logging.getLogger("lockstep")
 Baseline = Literal["popularity", "last-item-transition", "item-knn", "ease"]
 
 _DEFAULT: tuple[Baseline, ...] = ("popularity", "last-item-transition")
-_OF_PAIRS: tuple[Baseline, ...] = ("item-knn", "ease")
+_PAIRWISE_BASELINES: tuple[Baseline, ...] = ("item-knn", "ease")
 _BASELINE_METRICS = {f"{metric.name}@{k}" for metric in RANK_METRICS for k in metric.baseline_cutoffs}
 
 REQUEST_TIME = "request_time"
@@ -159,7 +159,7 @@ def _fit_scorers(
         "item-knn": lambda: ItemKNN(events, num_items, settings.neighbours, last),
         "ease": lambda: EASE(events, num_items, settings.l2, last),
     }
-    skipped = [name for name in names if name in _OF_PAIRS and num_items > settings.max_items]
+    skipped = [name for name in names if name in _PAIRWISE_BASELINES and num_items > settings.max_items]
     if skipped:
         log.warning(
             "baselines %s are skipped: found %d items, expected at most model.init_args.item_baselines.max_items %d",

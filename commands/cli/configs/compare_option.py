@@ -7,8 +7,8 @@ from commands.launch.command_line import CONFIG_OPTIONS, split_arguments
 from commands.runs.run_directory import newest_config
 from commands.runs.run_names import changes_a_config, check_run_name, is_of_a_run
 
-_OF_ONE_RUN = ("--run_name", "--compare")
-_OF_THE_PAGE = ("--host", "--port", "--auth")
+_SINGLE_RUN_OPTIONS = ("--run_name", "--compare")
+_SERVER_OPTIONS = ("--host", "--port", "--auth")
 
 
 def arguments_of_compared(arguments: list[str], name: str, runs: Path) -> list[str]:
@@ -28,7 +28,9 @@ def arguments_of_compared(arguments: list[str], name: str, runs: Path) -> list[s
     if config is None:
         raise no_config_error(name, runs)
     shared: list[str] = []
-    for argument in split_arguments(arguments[1:], (*_OF_ONE_RUN, *_OF_THE_PAGE, *CONFIG_OPTIONS, "--ckpt_path")):
+    for argument in split_arguments(
+        arguments[1:], (*_SINGLE_RUN_OPTIONS, *_SERVER_OPTIONS, *CONFIG_OPTIONS, "--ckpt_path")
+    ):
         value = argument.value
         if argument.option in CONFIG_OPTIONS:
             # The config of the first run is dropped: the compared run has its own.

@@ -47,7 +47,7 @@ def threads_started(processes: int, affinity: int, environ: Mapping[str, str]) -
     return _parse_threads(environ.get("OMP_NUM_THREADS", "")) or max(1, affinity // processes)
 
 
-def stated_threads(plan: LaunchPlan, environ: Mapping[str, str]) -> int | None:
+def requested_threads(plan: LaunchPlan, environ: Mapping[str, str]) -> int | None:
     """Return the threads of each rank by `--threads` or OMP_NUM_THREADS; None if neither is a number."""
     return plan.threads or _parse_threads(environ.get("OMP_NUM_THREADS", "")) or None
 

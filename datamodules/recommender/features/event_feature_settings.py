@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-KEY = "data.init_args.event_features"
+EVENT_OPTION = "data.init_args.event_features"
 
 _TAKEN = ("items", "times", "request_time", "user")
 """Keys of a line of `predict_histories`, where features have keys of their own."""
@@ -23,14 +23,14 @@ class EventFeatures:
     def __post_init__(self) -> None:
         """Raise ValueError if no column is named, a column is named twice, or its name has another meaning."""
         if not self.columns:
-            raise ValueError(f"{KEY}: found no column; name some with categories or numbers")
+            raise ValueError(f"{EVENT_OPTION}: found no column; name some with categories or numbers")
         twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if twice:
-            raise ValueError(f"{KEY}: found the column {twice[0]!r} twice, expected each column once")
+            raise ValueError(f"{EVENT_OPTION}: found the column {twice[0]!r} twice, expected each column once")
         if taken := next((name for name in self.columns if name in _TAKEN), None):
             raise ValueError(
-                f"{KEY}: found the column {taken!r}, which is a key of predict_histories with another meaning; "
-                f"expected other names than {', '.join(_TAKEN)}: rename the column"
+                f"{EVENT_OPTION}: found the column {taken!r}, which is a key of predict_histories with another "
+                f"meaning; expected other names than {', '.join(_TAKEN)}: rename the column"
             )
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.events import EventColumns
-from datamodules.recommender.features.event_feature_settings import KEY, EventFeatures
+from datamodules.recommender.features.event_feature_settings import EVENT_OPTION, EventFeatures
 from datamodules.recommender.reading.column_choice import choose_named
 from datamodules.recommender.reading.csv_records import records
 from datamodules.recommender.reading.error_location import NUMBER, last_line_fault
@@ -23,7 +23,7 @@ from datamodules.recommender.reading.parquet_table import ParquetError, parquet_
 if TYPE_CHECKING:
     import polars as pl
 
-_EXPECTED = f"a finite number, or nothing where it is missing; a column of text is for {KEY}.categories"
+_EXPECTED = f"a finite number, or nothing where it is missing; a column of text is for {EVENT_OPTION}.categories"
 
 
 def choose_event_columns(layout: Layout, settings: EventFeatures) -> list[str]:
@@ -32,10 +32,12 @@ def choose_event_columns(layout: Layout, settings: EventFeatures) -> list[str]:
     Raises:
         InteractionError: a column is missing, is the user, item or time, or has another type in another file.
     """
-    columns = choose_named(layout.path, layout.columns, settings.columns, KEY)
+    columns = choose_named(layout.path, layout.columns, settings.columns, EVENT_OPTION)
     for column in columns:
         if column in (layout.user, layout.item, layout.time):
-            raise InteractionError(f"{layout.path}: {KEY}: {preview(column)} is the user, item or time already")
+            raise InteractionError(
+                f"{layout.path}: {EVENT_OPTION}: {preview(column)} is the user, item or time already"
+            )
     if layout.parts:
         require_one_schema(layout.parts, columns)
     return columns
@@ -80,7 +82,9 @@ def _cells(layout: Layout, column: str, rows: int, is_number: bool) -> "pl.Serie
         kind = parquet_schema(file)[column]
         texts_like = kind.is_integer() or kind in (pl.Boolean, pl.String, pl.Categorical, pl.Enum)
         if not (kind.is_numeric() if is_number else texts_like):
-            expected = f"numbers; {KEY}.categories is for others" if is_number else "text, integers or booleans"
+            expected = (
+                f"numbers; {EVENT_OPTION}.categories is for others" if is_number else "text, integers or booleans"
+            )
             raise InteractionError(f"{file}: column {column!r}: found type {kind}, expected {expected}")
         target = pl.Float64 if is_number else pl.String
         try:

@@ -12,7 +12,7 @@ from datamodules.recommender.batch import Catalog, FeaturesIdentity, ItemFeature
 from datamodules.recommender.features.item_encoding import encode_items
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_reader import read_item_table
-from datamodules.recommender.features.item_table import KEY, ItemTable
+from datamodules.recommender.features.item_table import ITEM_OPTION, ItemTable
 from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.reading.errors import InteractionError, preview
 
@@ -65,7 +65,7 @@ def load_item_features(
         raise InteractionError(
             f"{path}: found none of the {int(trained.sum())} training items among {len(table.ids)} ids such as "
             f"{preview(table.ids[0])}, expected ids as in the data, such as {preview(str(item_ids[0]))}; is "
-            f"{KEY}.item_column the right one?"
+            f"{ITEM_OPTION}.item_column the right one?"
         )
     cold = list(row) if settings.cold_items else []
     row_of = np.concatenate((data_rows, np.array([row[item] for item in cold], np.int64)))
@@ -74,7 +74,7 @@ def load_item_features(
     report = f"{path}: features of {covered:,} of {len(item_ids):,} items of the data"
     if row:
         report += f", and of {len(row):,} items without an interaction"
-        report += "" if settings.cold_items else f", which {KEY}.cold_items false skips"
+        report += "" if settings.cold_items else f", which {ITEM_OPTION}.cold_items false skips"
     return LoadedItemFeatures(arrays, cold, _identity(table, settings, data_rows, trained), report)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
-from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, duplicate_item_error
+from datamodules.recommender.features.item_table import ITEM_OPTION, ItemTable, categories_of, duplicate_item_error
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
 from datamodules.recommender.reading.errors import InteractionError, preview
 from datamodules.recommender.reading.parquet_table import ParquetError, parquet_schema, read_column
@@ -21,8 +21,8 @@ def read_parquet(path: Path, settings: ItemFeatures) -> ItemTable:
     import polars as pl
 
     schema = parquet_schema(path)
-    item = choose_item(path, tuple(schema), settings.item_column, KEY)
-    columns = choose_named(path, tuple(schema), settings.columns, KEY)
+    item = choose_item(path, tuple(schema), settings.item_column, ITEM_OPTION)
+    columns = choose_named(path, tuple(schema), settings.columns, ITEM_OPTION)
     try:
         parts = [read_column(path, name, lambda values: values) for name in dict.fromkeys([item, *columns])]
         # The columns of a corrupt file may have different numbers of rows.
@@ -70,7 +70,7 @@ def _categories(path: Path, values: "pl.Series", separator: str) -> list[tuple[s
 
     is_list, inner = _inner_type(values)
     if not (inner.is_integer() or inner in (pl.Boolean, pl.String, pl.Categorical, pl.Enum)):
-        raise _wrong_type(path, values, f"text, integers or lists of them; {KEY}.numbers is for other numbers")
+        raise _wrong_type(path, values, f"text, integers or lists of them; {ITEM_OPTION}.numbers is for other numbers")
     categories = []
     for row, cell in enumerate(values.to_list(), start=1):
         parts = cell or [] if is_list else [] if cell is None else str(cell).split(separator)
@@ -83,7 +83,7 @@ def _numbers(path: Path, values: "pl.Series") -> NDArray[np.float64]:
     import polars as pl
 
     if not (values.dtype.is_numeric() or values.dtype == pl.Boolean):
-        raise _wrong_type(path, values, f"numbers; {KEY}.categories is for text")
+        raise _wrong_type(path, values, f"numbers; {ITEM_OPTION}.categories is for text")
     numbers = values.cast(pl.Float64).fill_null(np.nan).to_numpy()
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):

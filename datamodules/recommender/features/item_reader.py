@@ -7,7 +7,7 @@ import numpy as np
 
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_parquet import read_parquet
-from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, duplicate_item_error
+from datamodules.recommender.features.item_table import ITEM_OPTION, ItemTable, categories_of, duplicate_item_error
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
 from datamodules.recommender.reading.content_type import detect_binary_format
 from datamodules.recommender.reading.csv_records import records
@@ -26,7 +26,7 @@ def read_item_table(path: Path, settings: ItemFeatures) -> ItemTable:
             and the expected value.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{KEY}.path: {path} does not exist; expected a table with a row for each item")
+        raise FileNotFoundError(f"{ITEM_OPTION}.path: {path} does not exist; expected a table with a row for each item")
     if path.suffix == ".parquet":
         return read_parquet(path, settings)
     return _read_text(path, settings)
@@ -36,11 +36,11 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
     layout = _layout(path, settings)
     if settings.vector is not None:
         raise InteractionError(
-            f"{path}: column {settings.vector!r} ({KEY}.vector): vectors are read from Parquet alone; write the table "
-            "as a .parquet file with a list of floats in this column"
+            f"{path}: column {settings.vector!r} ({ITEM_OPTION}.vector): vectors are read from Parquet alone; write "
+            "the table as a .parquet file with a list of floats in this column"
         )
     index_of = {name: layout.columns.index(name) for name in layout.columns}
-    columns = choose_named(path, layout.columns, settings.categories + settings.numbers, KEY)
+    columns = choose_named(path, layout.columns, settings.categories + settings.numbers, ITEM_OPTION)
     category_columns, number_columns = columns[: len(settings.categories)], columns[len(settings.categories) :]
     faults, first_of = RowErrors(layout), dict[str, int]()
     ids: list[str] = []
@@ -84,7 +84,7 @@ def _layout(path: Path, settings: ItemFeatures) -> Layout:
     header, quoted = read_first_line(path), path.suffix != ".item"
     separator = separator_of(header) if quoted else "\t"
     columns = split_header(path, header, separator) if quoted else tuple(header.split("\t"))
-    item = choose_item(path, columns, settings.item_column, KEY)
+    item = choose_item(path, columns, settings.item_column, ITEM_OPTION)
     # A Layout needs a user column, which a table of items lacks; the item stands in for it.
     return Layout(
         kind="table of items",
@@ -104,6 +104,6 @@ def _parse_feature_number(text: str, where: str) -> float:
     if not NUMBER.fullmatch(text) or not math.isfinite(float(text)):
         raise InteractionError(
             f"{where}: found {preview(text)}, expected a number, or nothing where it is missing; a column of text is "
-            f"for {KEY}.categories"
+            f"for {ITEM_OPTION}.categories"
         )
     return float(text)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.reading.errors import InteractionError, preview
 
-KEY = "data.init_args.item_features"
+ITEM_OPTION = "data.init_args.item_features"
 
 MAX_CATEGORIES = 64
 """Largest number of categories in a cell. A cell with more is not a list of categories, or has another separator."""
@@ -33,7 +33,8 @@ def categories_of(cell: Sequence[str], where: str) -> tuple[str, ...]:
     categories = tuple(sorted({text.strip() for text in cell} - {""}))
     if len(categories) > MAX_CATEGORIES:
         raise InteractionError(
-            f"{where}: found {len(categories)} categories, expected {MAX_CATEGORIES} at most; is {KEY}.separator right?"
+            f"{where}: found {len(categories)} categories, expected {MAX_CATEGORIES} at most; is "
+            f"{ITEM_OPTION}.separator right?"
         )
     return categories
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from datamodules.recommender.batch import Scorer
-from datamodules.recommender.features.event_feature_settings import KEY
+from datamodules.recommender.features.event_feature_settings import EVENT_OPTION
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.sources.synthetic_marketplace import Marketplace
 from datamodules.recommender.store.interaction_store import VERSION, InteractionStore
@@ -45,7 +45,7 @@ class InteractionSource:
         if minimum is not None and self.dataset == "synthetic":
             raise ValueError(f"data.init_args.min_rating: found {minimum:g}, but `synthetic` has no ratings")
         if self.conversion.get("event_features") is not None and self.dataset == "synthetic":
-            raise ValueError(f"{KEY}: found columns, but the events of `synthetic` have no further columns")
+            raise ValueError(f"{EVENT_OPTION}: found columns, but the events of `synthetic` have no further columns")
         if minimum is None and column is not None:
             raise ValueError(
                 f"data.init_args.rating_column: found {column!r}, but only data.init_args.min_rating reads ratings; "

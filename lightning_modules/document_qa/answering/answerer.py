@@ -39,7 +39,7 @@ class QuestionAnswerer:
         end: token that ends an answer.
         max_new_tokens: maximum length of a generated answer.
         right: returns the index of a sample's right option, or None if it is unknown or the question is open.
-        sharded: whether ranks share the weights, so that all must run the same number of forward passes.
+        sharded: whether each rank holds a shard of the weights, so that all must run the same number of forward passes.
         agree: maximum of a number over the ranks, see `maximum_over_ranks`.
     """
 

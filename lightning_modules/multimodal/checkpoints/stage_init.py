@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.checkpointing.checkpoint_schema import require_structure
-from engine.checkpointing.frozen_weights import KEY
+from engine.checkpointing.frozen_weights import FROZEN_KEY
 from engine.checkpointing.verification import load_lazily
 from engine.determinism.tensor_hash import hash_tensor
 from engine.system.installation import PROGRAM
@@ -128,7 +128,7 @@ def load_stage_weights(
     # Names without peft's prefixes, so that a stage with adapters can follow a stage without.
     current = {canonical(name): weight for name, weight in module.state_dict().items()}
     saved = {canonical(name): weight for name, weight in checkpoint["state_dict"].items()}
-    frozen = {canonical(name): fingerprint for name, fingerprint in checkpoint.get(KEY, {}).items()}
+    frozen = {canonical(name): fingerprint for name, fingerprint in checkpoint.get(FROZEN_KEY, {}).items()}
     to_quantize = _newly_quantized_layers(module, current, (*saved, *frozen))
     # Identities first: a different architecture explains a hundred weights of other shapes.
     for part, origin in origins.items():

@@ -71,7 +71,7 @@ def maximum_over_ranks(sharded: bool, device: torch.device) -> Callable[[int], i
     Ranks that share the weights (FSDP) must run the same number of forward passes; others need not wait for each other.
 
     Args:
-        sharded: whether ranks share the weights.
+        sharded: whether each rank holds a shard of the weights.
         device: device of the model.
     """
     return (lambda number: int(all_reduce_max(number, device))) if sharded else (lambda number: number)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import faiss
 
 FILE = "items.faiss"
-KEY = "model.init_args.export_index"
+INDEX_OPTION = "model.init_args.export_index"
 
 USAGE = """Search in the index, with `pip install faiss-cpu`. Ask for as many more items as the user has seen:
 
@@ -50,8 +50,8 @@ def empty_index(size: int, description: str) -> "faiss.Index":
     except RuntimeError as error:
         reason = str(error).rpartition(": ")[2].strip()
         raise ValueError(
-            f"{KEY}: found {description!r}, expected a factory string of FAISS for vectors of {size} numbers, such as "
-            f"HNSW32 or 'IVF1024,Flat nprobe=32' (FAISS: {reason[:120]})"
+            f"{INDEX_OPTION}: found {description!r}, expected a factory string of FAISS for vectors of {size} "
+            f"numbers, such as HNSW32 or 'IVF1024,Flat nprobe=32' (FAISS: {reason[:120]})"
         ) from error
     return index
 
@@ -82,8 +82,8 @@ def write_index(folder: Path, index: "faiss.Index", users: SampledUsers, top_k: 
     except RuntimeError as error:
         reason = str(error).rpartition(": ")[2].strip()
         raise ValueError(
-            f"{KEY}: found {description!r}, which FAISS cannot build from {len(vectors)} items ({reason[:120]}); "
-            "choose fewer clusters or another index"
+            f"{INDEX_OPTION}: found {description!r}, which FAISS cannot build from {len(vectors)} items "
+            f"({reason[:120]}); choose fewer clusters or another index"
         ) from error
     faiss.write_index(index, str(folder / FILE))
     recall = recall_at(index, users, top_k)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from callbacks.performance.cpu_threads import KnownThreads
-from commands.cli.threads_option import as_text, from_text, known_threads, state_threads
+from commands.cli.threads_option import as_text, from_text, known_threads, set_threads
 from commands.launch.openmp_spin import WAITS, limit_thread_spin
 from tests.conftest import REPOSITORY
 
@@ -53,7 +53,7 @@ def test_processes_that_are_started_inherit_the_bounds():
 
 
 @pytest.mark.parametrize(
-    ("option", "environ", "stated_by"),
+    ("option", "environ", "set_by"),
     [
         ("auto", {}, ""),
         ("auto", {"OMP_NUM_THREADS": ""}, ""),
@@ -62,15 +62,15 @@ def test_processes_that_are_started_inherit_the_bounds():
         (2, {"OMP_NUM_THREADS": "1"}, "--threads"),
     ],
 )
-def test_the_source_of_the_thread_count_is_known(option, environ, stated_by):
+def test_the_source_of_the_thread_count_is_known(option, environ, set_by):
     threads = known_threads(option, environ, None, None)
-    assert threads == KnownThreads(stated_by) == from_text(as_text(threads))
+    assert threads == KnownThreads(set_by) == from_text(as_text(threads))
 
 
 def test_an_option_is_for_processes_that_are_started_too():
     environ, before = {"OMP_NUM_THREADS": "1"}, torch.get_num_threads()
     try:
-        state_threads(before + 1, environ)
+        set_threads(before + 1, environ)
         assert environ == {"OMP_NUM_THREADS": str(before + 1)}
         assert torch.get_num_threads() == before + 1
     finally:
@@ -104,5 +104,5 @@ def test_far_more_threads_than_cores_are_refused():
     """The process could start none of its other threads."""
     environ: dict[str, str] = {}
     with pytest.raises(ValueError, match="threads is 1000000, expected at most"):
-        state_threads(1_000_000, environ)
+        set_threads(1_000_000, environ)
     assert environ == {}

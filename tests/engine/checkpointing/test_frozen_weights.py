@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from engine.checkpointing.frozen_weights import KEY, frozen_fingerprints, restore_frozen, strip_frozen
+from engine.checkpointing.frozen_weights import FROZEN_KEY, frozen_fingerprints, restore_frozen, strip_frozen
 
 
 class Reader(nn.Module):
@@ -32,7 +32,9 @@ def test_frozen_weights_are_left_out_and_restored():
     module = Reader()
     checkpoint = saved(module, frozen_fingerprints(module))
     assert {name.split(".")[0] for name in checkpoint["state_dict"]} == {"norm", "head"}
-    assert set(checkpoint[KEY]) == {name for name in module.state_dict() if name.startswith(("language", "output"))}
+    assert set(checkpoint[FROZEN_KEY]) == {
+        name for name in module.state_dict() if name.startswith(("language", "output"))
+    }
     assert checkpoint["state_dict"]._metadata
     assert set(module.state_dict()) > set(checkpoint["state_dict"]), "the module itself is as it was"
     other = Reader()
@@ -87,8 +89,8 @@ def test_trained_and_frozen_afterwards_is_saved():
 def test_models_without_frozen_weights_and_older_checkpoints_load():
     module = nn.Linear(2, 2)
     checkpoint = saved(module, frozen_fingerprints(module))
-    assert checkpoint[KEY] == {}
+    assert checkpoint[FROZEN_KEY] == {}
     assert set(checkpoint["state_dict"]) == {"weight", "bias"}
-    del checkpoint[KEY]
+    del checkpoint[FROZEN_KEY]
     restore_frozen(module, checkpoint)
     module.load_state_dict(checkpoint["state_dict"], strict=True)

@@ -129,13 +129,13 @@ def test_an_epoch_of_which_nothing_was_trained_is_repeated():
     """Lightning prefetches a batch from a loader of unknown length, also in iterations that it then drops."""
     count = 0
     sampler = TrainSampler(None, 4, seed=1, resume=(3, 2), count_trained=lambda: count)
-    assert sampler.no_steps_since_resume
+    assert sampler.is_at_start_position
     for _ in range(2):
         draw = next(iter(sampler))
         assert (draw.epoch, draw.step_in_epoch, draw.indices[0]) == (3, 2, 8)
-        assert sampler.no_steps_since_resume
+        assert sampler.is_at_start_position
     count = 5
-    assert not sampler.no_steps_since_resume
+    assert not sampler.is_at_start_position
     draw = next(iter(sampler))
     assert (draw.epoch, draw.step_in_epoch) == (4, 0)
     assert np.array_equal(draw.indices, np.arange(4))

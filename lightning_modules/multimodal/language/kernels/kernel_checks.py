@@ -23,7 +23,7 @@ def require_gpu_kernels(
     Args:
         settings: settings of the model.
         device: device that trains.
-        sharded: whether ranks share the weights.
+        sharded: whether each rank holds a shard of the weights.
         dtype: format of trained weights.
 
     Raises:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from commands.doctor.launch_plan import LaunchPlan
-from commands.doctor.machine.cpu import stated_threads
+from commands.doctor.machine.cpu import requested_threads
 from commands.doctor.machine.openmp import busy_cores, check_contention, check_thread_spin
 from commands.launch.openmp_spin import WAITS
 
@@ -56,9 +56,9 @@ def test_stated_threads_beside_other_programs(plan, busy, threads, status, words
 
 
 def test_an_option_counts_more_than_a_variable():
-    assert stated_threads(LaunchPlan(threads=3), {"OMP_NUM_THREADS": "2"}) == 3
-    assert stated_threads(LaunchPlan(), {"OMP_NUM_THREADS": "2,1"}) == 2
-    assert stated_threads(LaunchPlan(), {"OMP_NUM_THREADS": "four"}) is stated_threads(LaunchPlan(), {}) is None
+    assert requested_threads(LaunchPlan(threads=3), {"OMP_NUM_THREADS": "2"}) == 3
+    assert requested_threads(LaunchPlan(), {"OMP_NUM_THREADS": "2,1"}) == 2
+    assert requested_threads(LaunchPlan(), {"OMP_NUM_THREADS": "four"}) is requested_threads(LaunchPlan(), {}) is None
 
 
 def test_another_program_is_noticed():
