@@ -15,7 +15,7 @@ from engine.run_trainer import leave_training
 from engine.system.energy_counters import EnergyMeter, cpu_counters, gpu_counters
 from engine.telemetry.energy_file import JOULES_PER_KWH, Joules, read_energy, write_energy
 
-_SECONDS = 30.0
+_MAX_READ_INTERVAL = 30.0
 """Longest time between two readings of a batch loop: counters of CPUs return to 0 after minutes."""
 
 
@@ -68,7 +68,7 @@ class EnergyMonitor(Callback):
         self._add_of_all_ranks(trainer)
 
     def _read_in_time(self) -> None:
-        if time.perf_counter() - self._read_at > _SECONDS:
+        if time.perf_counter() - self._read_at > _MAX_READ_INTERVAL:
             self._read()
 
     def _read(self) -> None:

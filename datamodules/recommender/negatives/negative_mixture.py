@@ -42,7 +42,7 @@ class NegativeOptions(NamedTuple):
     log_q: bool = True
 
     @property
-    def popular(self) -> int:
+    def num_popular(self) -> int:
         """Negatives of a position that are drawn by popularity; the others are uniform."""
         return round(self.number * self.popularity_share) if self.kind == "mixed" else 0
 
@@ -77,7 +77,7 @@ def check_negative_options(options: NegativeOptions) -> None:
             f"{key}negatives mixed: found {key}num_negatives 0, expected the number of negatives of a position: "
             "set it to 256, for example"
         )
-    if not options.popular:
+    if not options.num_popular:
         raise ValueError(
             f"{key}popularity_share {options.popularity_share:g} of {key}num_negatives {options.number} rounds to 0 "
             "negatives: raise one of them, or set negatives uniform"
@@ -95,7 +95,7 @@ class NegativeMixture:
 
     def __init__(self, options: NegativeOptions, counts: Integers, seed: int) -> None:
         self.options, self._seed = options, seed
-        self._popular = PopularItems(counts, options.popularity_power) if options.popular else None
+        self._popular = PopularItems(counts, options.popularity_power) if options.num_popular else None
         # The share of an item among all targets is how often a target of the batch is that item.
         self._shares = counts / max(int(counts[1:].sum()), 1)
 
@@ -110,13 +110,13 @@ class NegativeMixture:
             samples: [B, 1, 1] sample of each row.
             positions: [B, L, 1], or [1, 1, 1] for negatives that a row shares.
         """
-        popular, drawn = self.options.popular, []
+        num_popular, drawn = self.options.num_popular, []
         if self._popular is not None:
             # A draw is a hash of (seed, epoch, kind, sample, position, number), whatever the rank and the batch.
-            where = (self._seed, epoch, _POPULAR, samples, positions, np.arange(popular))
+            where = (self._seed, epoch, _POPULAR, samples, positions, np.arange(num_popular))
             drawn.append(self._popular.draw_absent(interacted, *where))
-        if popular < self.options.number:
-            where = (self._seed, epoch, _NEGATIVES, samples, positions, np.arange(self.options.number - popular))
+        if num_popular < self.options.number:
+            where = (self._seed, epoch, _NEGATIVES, samples, positions, np.arange(self.options.number - num_popular))
             drawn.append(interacted.draw_absent(*where))
         if not drawn:
             return np.zeros((len(interacted.numbers), 1, 0), np.int64)
@@ -147,10 +147,10 @@ class NegativeMixture:
     def _log_expected(self, interacted: InteractedItems, items: Integers) -> NDArray[np.float64]:
         """Return log E of items [B, ...], see the module's docstring."""
         shape, options = (-1, *[1] * (items.ndim - 1)), self.options
-        expected = (options.number - options.popular) / interacted.free.reshape(shape)
+        expected = (options.number - options.num_popular) / interacted.free.reshape(shape)
         if self._popular is not None:
             weights, free = self._popular.weights[items], self._popular.free(interacted).reshape(shape)
-            expected = expected + options.popular * weights / free
+            expected = expected + options.num_popular * weights / free
         if options.batch_targets:
             expected = expected + options.batch_targets * self._shares[items]
         # A target that training never counts, of a random window, has no negatives to be compared with.

@@ -23,13 +23,14 @@ from engine.checkpointing.sharded.shard_files import entries_with_prefix, load_t
 from engine.distributed.collectives import gather_shards
 from engine.distributed.errors import MismatchError
 from engine.distributed.row_shards import is_trained_by_rows, new_rows
+from engine.optim.eight_bit_state import BLOCK
 
 GROUPS = "optimizer_groups"
 """Key, beside the shards, of each optimizer's parameter groups, with names of parameters."""
 
 _WHOLE: dict[str, Callable[[int], int]] = {
-    "absmax1": lambda elements: -(-elements // 256), "absmax2": lambda elements: -(-elements // 256),
-    "qmap1": lambda elements: 256, "qmap2": lambda elements: 256,
+    "absmax1": lambda elements: -(-elements // BLOCK), "absmax2": lambda elements: -(-elements // BLOCK),
+    "qmap1": lambda elements: 1 << 8, "qmap2": lambda elements: 1 << 8,
 }  # fmt: skip
 """Keys of tensors of an 8-bit optimizer state that are not sharded, and their lengths by elements of the weight."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.checkpointing.checkpoint_schema import declare_part
 from engine.checkpointing.schema import MAPPING, optional
+from engine.io.file_hash import hash_file
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
@@ -26,7 +27,6 @@ _MAY_CHANGE = ("_name_or_path", "dtype", "torch_dtype", "transformers_version", 
 
 _BLOB = re.compile(r"[0-9a-f]{64}")
 """Name of a large file in the hub's cache: the SHA-256 of its content."""
-_CHUNK = 1 << 22  # bytes
 
 
 def base_identity(settings: LanguageModelSettings, tokenizer: str) -> dict[str, Any]:
@@ -128,11 +128,7 @@ def _sha256(file: Path) -> str:
     blob = file.resolve().name  # files of the hub's cache are links to blobs, which are named by their hashes
     if file.is_symlink() and _BLOB.fullmatch(blob):
         return blob
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+    return hash_file(file)
 
 
 def _abbreviate_hash(value: object) -> str:

@@ -99,11 +99,11 @@ class GenerationSettings(NamedTuple):
 
     end_of_turn: int  # token that ends an answer
     pad: int  # token that pads prompts
-    longest: int  # maximum length of an answer, in tokens
+    max_new_tokens: int
 
 
 def write_transformers_model(
-    target: ExportTarget, parts: ModelParts, folder: Path, answering: GenerationSettings
+    target: ExportTarget, parts: ModelParts, folder: Path, generation: GenerationSettings
 ) -> None:
     """Write the files. Adapters are merged and weights are cast in place, so the language model cannot be used again.
 
@@ -111,7 +111,7 @@ def write_transformers_model(
         target: the class.
         parts: parts of the trained model, without `incompatibilities`.
         folder: existing, empty directory.
-        answering: settings for `generate` of transformers.
+        generation: settings for `generate` of transformers.
     """
     from transformers import GenerationConfig
 
@@ -123,9 +123,9 @@ def write_transformers_model(
     text_config: Any = model.config.text_config
     spare = list(range(parts.language_model.vocabulary, text_config.vocab_size))
     model.generation_config = GenerationConfig(
-        eos_token_id=answering.end_of_turn,
-        pad_token_id=answering.pad,
-        max_new_tokens=answering.longest,
+        eos_token_id=generation.end_of_turn,
+        pad_token_id=generation.pad,
+        max_new_tokens=generation.max_new_tokens,
         suppress_tokens=spare or None,
         do_sample=False,
     )

@@ -48,8 +48,9 @@ def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
             + (" (fp16 alone overflows)" if name == "16-true" else "")
         )
     if torch.bfloat16 in _FORMATS[name] and not has_bf16:
-        # name[0] == "1" is 16-mixed, whose user did not ask for bf16.
-        reason = " (16-mixed, too, runs language models in bf16: in fp16 Qwen2.5 overflows)" if name[0] == "1" else ""
+        reason = (
+            " (16-mixed, too, runs language models in bf16: in fp16 Qwen2.5 overflows)" if name == "16-mixed" else ""
+        )
         raise ValueError(
             f"trainer.precision is {trainer_precision}, but this device has no bf16{reason}; set it to 32-true"
         )

@@ -61,7 +61,7 @@ def test_nothing_is_logged_where_there_is_no_counter(lockstep, monkeypatch):
 
 
 def test_long_intervals_are_read_before_a_counter_returns_to_zero(lockstep, counters, monkeypatch):
-    monkeypatch.setattr(energy_monitor, "_SECONDS", -1.0)
+    monkeypatch.setattr(energy_monitor, "_MAX_READ_INTERVAL", -1.0)
     options = ["--trainer.log_every_n_steps", "4", "--trainer.max_steps", "4", "--trainer.limit_val_batches", "3"]
     run = lockstep("fit", *TINY, *options, "--trainer.val_check_interval", "4", name="a")
     readings = counters[0].readings

@@ -121,8 +121,8 @@ def test_another_image_text_model_is_refused(build, tokenizer, tmp_path):
 
 
 def write_image_text(parts, tokenizer, folder):
-    answering = GenerationSettings(tokenizer.end_of_turn, tokenizer.pad, 12)
-    write_transformers_model(choose_target(parts.layout, parts.projector), parts, folder, answering)
+    generation = GenerationSettings(tokenizer.end_of_turn, tokenizer.pad, 12)
+    write_transformers_model(choose_target(parts.layout, parts.projector), parts, folder, generation)
 
 
 def module_of(parts):
