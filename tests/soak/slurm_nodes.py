@@ -121,14 +121,13 @@ def compare(cluster: Cluster, directory: Path, names: list[str]) -> None:
     run("ip", "-n", names[2], "link", "set", "eth0", "down")
     kill_all(names[2])
     print(f"lost node {ADDRESSES[2]} after step {steps(lost)}", flush=True)
-    # An update before the scheduler has seen the job again leaves the CPUs of three nodes in it. The scheduler writes
-    # `ReqNodeNotAvail` or `Nodes_required_for_job_are_DOWN,...`.
+    # The scheduler writes `ReqNodeNotAvail` or `Nodes_required_for_job_are_DOWN,...`.
     while (job := cluster.job(number))["JobState"] != "PENDING" or not re.search("NotAvail|_DOWN", job["Reason"]):
         if time.monotonic() > deadline:
             raise TimeoutError(f"job {number} is not requeued: {job}")
         time.sleep(1)
-    # SLURM keeps the number of nodes that the job had; its user gives it those that are left.
-    cluster.run("scontrol", "update", f"JobId={number}", "NumNodes=2-2", "NumTasks=4")
+    # SLURM keeps the nodes, tasks and CPUs that the job had; its user gives it those that are left.
+    cluster.run("scontrol", "update", f"JobId={number}", "NumNodes=2-2", "NumTasks=4", "NumCPUs=4")
     job = cluster.end(number, PATIENCE)
     log = (folder / f"slurm-{number}.log").read_text(errors="replace")
     print(log)
