@@ -56,9 +56,9 @@ def run_lines(folder: Path, stamps: Mapping[str, UserStamps]) -> list[str]:
     heads = [f"{ranks.header.prefix}{name}, 95 % interval" for name in _METRICS]
     lines = [f"| {' | '.join((folder.name, 'users', *heads))} |", "|---|" + "---|" * (len(heads) + 1)]
     for group in groups:
-        cells = [group.name, f"{len(group.rank):,}"]
-        if len(group.rank):
-            intervals = metric_intervals(group.rank, gains((_CUTOFF,)))
+        cells = [group.name, f"{len(group.rows):,}"]
+        if len(group.rows):
+            intervals = metric_intervals(ranks.rank[group.rows], gains((_CUTOFF,)))
             cells += ["{:.4f} [{:.4f}, {:.4f}]".format(*intervals[name]) for name in _METRICS]
         else:
             cells += [""] * len(heads)

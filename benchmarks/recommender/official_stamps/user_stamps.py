@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from datamodules.recommender.events import EventColumns
 from datamodules.recommender.reading.file_formats import detect_layout, with_ratings
@@ -71,15 +70,11 @@ def stamp_groups(ranks: UserRanks, stamps: Mapping[str, UserStamps]) -> Sequence
                 "give the ratings.dat of the run's data.root"
             )
         of_user.append(stamps[user])
-    all_official, ends_official = (
-        _group(name, ranks.rank, [getattr(user, field) for user in of_user])
-        for name, field in (
-            ("all stamps official", "all_official"),
-            ("stamps of the test event and of the event before it official", "ends_official"),
-        )
-    )
-    return [UserGroup("all users", ranks.rank), all_official, ends_official]
-
-
-def _group(name: str, rank: NDArray[np.integer], chosen: Sequence[bool]) -> UserGroup:
-    return UserGroup(name, rank[np.array(chosen)])
+    return [
+        UserGroup("all users", np.arange(len(of_user))),
+        UserGroup("all stamps official", np.flatnonzero([user.all_official for user in of_user])),
+        UserGroup(
+            "stamps of the test event and of the event before it official",
+            np.flatnonzero([user.ends_official for user in of_user]),
+        ),
+    ]
