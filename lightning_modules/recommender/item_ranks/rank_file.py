@@ -163,7 +163,7 @@ def _parse_header(text: str) -> tuple[RankHeader, int]:
     """Return the header and the version of the file."""
     fields = json.loads(text, object_pairs_hook=_each_key_once)
     version = fields.pop("version", None) if isinstance(fields, dict) else None
-    if type(version) is not int or version not in (VERSION, VERSION_WITH_ITEMS):
+    if version not in (VERSION, VERSION_WITH_ITEMS):
         raise ValueError(f"version {version!r} instead of {VERSION} or {VERSION_WITH_ITEMS}")
     if fields.keys() != set(RankHeader._fields) or fields["stage"] not in ("val", "test"):
         raise ValueError(f"header {text[:100]!r}")
