@@ -139,10 +139,10 @@ def _decode(file: bytes) -> UserRanks:
         names = [*_COLUMNS, *(part for pair in _TEXTS for part in pair)]
         names += _ITEMS if version == VERSION_WITH_ITEMS else ()
         arrays = {name: _read_array(archive, name, len(file)) for name in names}
-    columns = [arrays[name] for name in _COLUMNS]
+    history, popularity, rank, candidates = (arrays[name] for name in _COLUMNS)
     users, targets = (_split_texts(arrays[name], arrays[lengths], name) for name, lengths in _TEXTS)
     recommended = Recommended(*(arrays[name] for name in _ITEMS)) if version == VERSION_WITH_ITEMS else None
-    ranks = UserRanks(header, users, targets, *columns, recommended)
+    ranks = UserRanks(header, users, targets, history, popularity, rank, candidates, recommended)
     _check_ranks(ranks)
     if recommended:
         _check_recommended(recommended, len(users))
