@@ -48,16 +48,24 @@ def convert(folder: Path, rows: int) -> Work:
     return work
 
 
-def write_interactions(folder: Path, rows: int) -> Path:
-    """Write users and items in random order; a few items have most of the interactions, as in real catalogs."""
+def write_interactions(folder: Path, rows: int, users: int | None = None, items: int = _ITEMS) -> Path:
+    """Write users and items in random order; a few items have most of the interactions, as in real catalogs.
+
+    Args:
+        folder: new folder of the Parquet files.
+        rows: number of interactions.
+        users: number of users that they are divided among; None for a user per 150 rows.
+        items: number of items.
+    """
     folder.mkdir()
+    num_users = max(rows // _USERS_TO_ROWS, 1) if users is None else users
     random = np.random.default_rng(1)
     for part, first in enumerate(range(0, rows, _PART)):
         size = min(_PART, rows - first)
-        users = random.integers(0, max(rows // _USERS_TO_ROWS, 1), size)
+        user = random.integers(0, num_users, size)
         # The cube of a uniform number: a tenth of the items has nearly half of the interactions.
-        items = (_ITEMS * random.random(size) ** 3).astype(np.int64)
+        item = (items * random.random(size) ** 3).astype(np.int64)
         times = random.integers(956_703_932, 1_700_000_000, size)
-        table = pl.DataFrame({"user_id": users, "item_id": items, "timestamp": times})
+        table = pl.DataFrame({"user_id": user, "item_id": item, "timestamp": times})
         table.write_parquet(folder / f"part-{part}.parquet")
     return folder

@@ -11,6 +11,18 @@ from torchmetrics import Metric
 from lightning_modules.recommender.item_scores import Scores, best_items
 
 
+def recommended_items(scores: Scores, number: int, seen: Tensor | None) -> Tensor:
+    """Return the best items of each row, the best first: [B, min(number, V)] int64; 0 where fewer are left.
+
+    Args:
+        scores: scores of all items. Not modified.
+        number: number of items.
+        seen: [B, S] int64 items to exclude, padded with 0, or None.
+    """
+    items, values = best_items(scores, number, seen)
+    return items.masked_fill(values == -torch.inf, 0)  # fewer are left if nearly all items are seen
+
+
 class BeyondAccuracyMetrics(Metric):
     """Coverage@k, novelty@k and popularity@k of the top k items of each user.
 
@@ -36,17 +48,14 @@ class BeyondAccuracyMetrics(Metric):
         self._training_events = training_events.cpu()
         self.add_state("recommended", torch.zeros(len(training_events), dtype=torch.int64), dist_reduce_fx="sum")
 
-    def update(self, scores: Scores, seen: Tensor | None, users: Tensor) -> None:
+    def update(self, items: Tensor, users: Tensor) -> None:
         """Count the recommendations of a batch.
 
         Args:
-            scores: scores of all items. Not modified.
-            seen: [B, S] int64 items to exclude, padded with 0, or None.
+            items: [B, k] int64 from `recommended_items`.
             users: [B] int64; rows with -1 do not count.
         """
-        best, values = best_items(scores, self.k, seen)
-        # Fewer than k are left if nearly all items are seen.
-        items = best[(values != -torch.inf) & (users >= 0)[:, None]]
+        items = items[(items > 0) & (users >= 0)[:, None]]
         self.recommended += torch.bincount(items, minlength=len(self.recommended))
 
     def compute(self) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from datamodules.recommender.batch import History, RankingBatch, Scorer
 from datamodules.recommender.interface import RecommenderData
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
-from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics
+from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics, recommended_items
 from lightning_modules.recommender.item_ranks.rank_collector import RankCollector
 from lightning_modules.recommender.item_ranks.rank_metrics import RANK_METRICS
 from lightning_modules.recommender.item_scores import BLOCK_BYTES, Scores
@@ -82,12 +82,18 @@ class RankingEvaluation:
         # New metrics for each evaluation: nothing of the previous evaluation is counted.
         self._metrics, self._scorers = {}, {}
         self._num_items = data.catalog.num_items
-        self.collected = RankCollector(data.catalog.num_items, self.remove_seen, device) if collect else None
+        self.collected = None
+        if collect:
+            collector = RankCollector(data.catalog.num_items, self.remove_seen, device, self._num_recommended(data))
+            self.collected = collector
         self._recommended = self._recommended_items(data).to(device) if self._beyond_accuracy else None
         # Baselines do not change while the model trains, so they are evaluated once per run.
         if self.baselines and not sanity_checking and stage not in self._baselines_done:
             self._baselines_done.add(stage)
             self._scorers = {**_fit_scorers(self.baselines, self.item_baselines, data, device), **data.optima}
+
+    def _num_recommended(self, data: RecommenderData) -> int:
+        return min(self._beyond_accuracy, data.catalog.num_items)
 
     def _recommended_items(self, data: RecommenderData) -> BeyondAccuracyMetrics:
         if self._training_counts is None:
@@ -102,10 +108,12 @@ class RankingEvaluation:
             batch: the histories and their held-out items.
         """
         all_item_ranks = self._count("", scores, batch)
-        if self.collected:
-            self.collected.add(all_item_ranks, batch)
+        recommended = None
         if self._recommended:
-            self._recommended.update(scores, batch.seen if self.remove_seen else None, batch.users)
+            recommended = recommended_items(scores, self._recommended.k, batch.seen if self.remove_seen else None)
+            self._recommended.update(recommended, batch.users)
+        if self.collected:
+            self.collected.add(all_item_ranks, batch, recommended)
         for name, scorer in self._scorers.items():
             # Baselines score all items at once, so they get as many users as fit the memory of a block.
             for part in _split_batch(batch, max(1, BLOCK_BYTES // (8 * self._num_items))):

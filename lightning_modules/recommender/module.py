@@ -87,7 +87,8 @@ class SequentialRecommender(RankingModule):
         baselines: also evaluate baselines, once per run: true is `[popularity, last-item-transition]`; `item-knn` and
             `ease` can be listed, too.
         item_baselines: settings of `item-knn` and `ease`; null is the defaults.
-        beyond_accuracy: also evaluate coverage, novelty and popularity of each user's `top_k` recommendations.
+        beyond_accuracy: also evaluate coverage, novelty and popularity of each user's `top_k` recommendations. `test`
+            and `validate` keep these items beside the ranks for `report`.
         save_ranks: `test` and `validate` write the rank of each user to ranks-test.npz or ranks-val.npz in the run's
             folder, for intervals, groups and the paired test of `report`.
         top_k: number of recommendations that `predict` writes for a history.

@@ -147,6 +147,28 @@ def test_request_time_is_a_switch_and_another_name_of_the_metrics():
     assert blind == request
 
 
+def test_the_config_of_movielens_20m_is_ligr_time_with_negatives_and_20_epochs():
+    smaller, larger = (
+        yaml.safe_load((REPOSITORY / f"configs/recommender/{stem}.yaml").read_text())
+        for stem in ("ligr_time", "movielens_20m")
+    )
+    changed = {}
+    for section in smaller:
+        before, after = (config[section] for config in (smaller, larger))
+        if isinstance(before, dict):
+            before, after = before.get("init_args", before), after.get("init_args", after)
+            changed[section] = {key: after.get(key) for key in before | after if before.get(key) != after.get(key)}
+        else:
+            assert before == after
+    assert changed == {
+        "model": {"loss": "sampled_softmax", "warmup_steps": 500},
+        "data": {"dataset": "files", "root": "data/ml-20m", "num_negatives": 256, "shared_negatives": True},
+        "trainer": {"max_epochs": 20, "check_val_every_n_epoch": 4},
+        "best_checkpoint": {},
+        "last_checkpoint": {"every_n_steps": 500},
+    }
+
+
 @pytest.mark.parametrize("path", RECOMMENDERS, ids=name)
 def test_every_config_trains_two_steps(lockstep, path, tmp_path):
     """Two steps of each, validated and saved, with the config's own model, loss, split and callbacks."""

@@ -14,7 +14,7 @@ from engine.distributed.collectives import all_gather_rows
 from engine.io.atomic_file import write_atomically
 from lightning_modules.recommender.baselines import Popularity
 from lightning_modules.recommender.item_ranks.item_groups import popularity_bounds
-from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode, rank_file
+from lightning_modules.recommender.item_ranks.rank_file import RankHeader, Recommended, UserRanks, encode, rank_file
 
 log = logging.getLogger("lockstep")
 
@@ -26,22 +26,32 @@ class RankCollector:
         num_items: number of items.
         remove_seen: whether the items of a user's history are excluded from the ranking.
         device: device of the ranks.
+        num_recommended: number of recommended items of each user that are kept, too.
     """
 
-    def __init__(self, num_items: int, remove_seen: bool, device: torch.device) -> None:
+    def __init__(self, num_items: int, remove_seen: bool, device: torch.device, num_recommended: int = 0) -> None:
         self._num_items, self._remove_seen = num_items, remove_seen
         # An empty first batch, so that a rank without users takes part in the gather with the right shape and dtype.
-        self._batches = [torch.zeros((0, 3), dtype=torch.int64, device=device)]
+        self._batches = [torch.zeros((0, 3 + num_recommended), dtype=torch.int64, device=device)]
 
-    def add(self, ranks: Tensor, batch: RankingBatch) -> None:
-        """Add a batch and its ranks, [B] int64. Padding rows are dropped."""
+    def add(self, ranks: Tensor, batch: RankingBatch, recommended: Tensor | None = None) -> None:
+        """Add a batch, its ranks, [B] int64, and its recommended items, [B, K] int64. Padding rows are dropped."""
         candidates = torch.full_like(ranks, self._num_items)
         if self._remove_seen:
             candidates -= distinct_items(batch.seen, batch.target)
-        self._batches.append(torch.stack([batch.users, ranks, candidates], dim=1)[batch.users >= 0])
+        rows = torch.stack([batch.users, ranks, candidates], dim=1)
+        if recommended is not None:
+            rows = torch.cat([rows, recommended], dim=1)
+        self._batches.append(rows[batch.users >= 0])
 
     def gather(self) -> NDArray[np.int64]:
-        """Return (row of the user in the store, rank, number of candidates) of all ranks, [U, 3]. A collective."""
+        """Return (row of the user in the store, rank, number of candidates, K recommended items) of all ranks.
+
+        This is a collective.
+
+        Returns:
+            [U, 3 + K], where K may be 0.
+        """
         gathered = all_gather_rows(torch.cat(self._batches))
         return torch.cat([rows for (rows,) in gathered]).cpu().numpy()
 
@@ -65,7 +75,7 @@ def write_ranks(
 
     Args:
         folder: folder of the run.
-        gathered: [U, 3] from `RankCollector.gather`.
+        gathered: [U, 3 + K] from `RankCollector.gather`.
         data: the data, with users, items and training events.
         stage: `val` or `test`.
         protocol: what the model is given, see `RankingEvaluation`.
@@ -73,7 +83,8 @@ def write_ranks(
     """
     if not len(gathered):
         return
-    rows, rank, candidates = gathered.T
+    rows, rank, candidates = gathered[:, :3].T
+    recommended = gathered[:, 3:]
     users = data.evaluated_users(stage, rows)
     counts = Popularity(*data.training_events, data.catalog.num_items).counts.numpy()
     header = RankHeader(stage, protocol, step, *popularity_bounds(counts[1:]))
@@ -88,6 +99,7 @@ def write_ranks(
             popularity=counts[users.targets],
             rank=rank,
             candidates=candidates,
+            recommended=Recommended(recommended, counts[1:]) if recommended.shape[1] else None,
         )
     )
     path = rank_file(folder, stage)

@@ -8,6 +8,7 @@ The file is an uncompressed zip of numpy arrays (.npz), which has a CRC-32 of ea
 | `users`, `user_lengths` | original ids of the users, in UTF-8 without separators, and the number of bytes of each |
 | `targets`, `target_lengths` | original ids of the held-out items, likewise |
 | `history`, `popularity`, `rank`, `candidates` | int32 [U], see `UserRanks` |
+| `recommended`, `item_events` | int32 [U, K] and [I], see `Recommended`; in version 2 only |
 
 Users are in ascending order of their ids, so the file is the same for every world size and order of batches.
 """
@@ -28,9 +29,11 @@ from numpy.typing import NDArray
 from engine.system.installation import PROGRAM
 from engine.system.runs_directory import run_options
 
-VERSION = 1
+VERSION, VERSION_WITH_ITEMS = 1, 2
+"""Without and with the items that are recommended to each user."""
 
 _COLUMNS = ("history", "popularity", "rank", "candidates")
+_ITEMS = ("recommended", "item_events")
 _TEXTS = (("users", "user_lengths"), ("targets", "target_lengths"))
 _ENCODING = {"encoding": "utf-8", "errors": "surrogatepass"}
 
@@ -56,6 +59,13 @@ class RankHeader(NamedTuple):
         return "/".join(filter(None, (self.stage, self.protocol))) + "/"
 
 
+class Recommended(NamedTuple):
+    """Items that are recommended to the users of an evaluation, without seen ones."""
+
+    items: NDArray[np.integer]  # [U, K] numbers of the best items, from 1, the best first; 0 where fewer are left
+    item_events: NDArray[np.integer]  # [I] number of training events of each item; that of item i is at i - 1
+
+
 class UserRanks(NamedTuple):
     """Ranks of an evaluation, in ascending order of the user's id."""
 
@@ -66,6 +76,7 @@ class UserRanks(NamedTuple):
     popularity: NDArray[np.integer]  # [U] number of training events of the target
     rank: NDArray[np.integer]  # [U] rank of the target, from 1
     candidates: NDArray[np.integer]  # [U] number of ranked items, the target included: the worst rank
+    recommended: Recommended | None = None  # None if the evaluation has not kept them
 
 
 class RankFileError(ValueError):
@@ -81,13 +92,17 @@ def encode(ranks: UserRanks) -> bytes:
     """Return the content of the file. Equal ranks have equal bytes."""
     # The order of the original ids, because the order of gathering depends on the world size.
     order = sorted(range(len(ranks.users)), key=ranks.users.__getitem__)
-    arrays: dict[str, NDArray[Any]] = {"header": np.array(json.dumps({"version": VERSION, **ranks.header._asdict()}))}
+    version = VERSION if ranks.recommended is None else VERSION_WITH_ITEMS
+    arrays: dict[str, NDArray[Any]] = {"header": np.array(json.dumps({"version": version, **ranks.header._asdict()}))}
     for (name, lengths), texts in zip(_TEXTS, (ranks.users, ranks.targets), strict=True):
         encoded = [texts[index].encode(**_ENCODING) for index in order]
         arrays[name] = np.frombuffer(b"".join(encoded), np.uint8)
         arrays[lengths] = np.array([len(text) for text in encoded], np.int32)
     for name in _COLUMNS:
         arrays[name] = np.asarray(getattr(ranks, name))[order].astype(np.int32)
+    if ranks.recommended is not None:
+        arrays[_ITEMS[0]] = np.asarray(ranks.recommended.items)[order].astype(np.int32)
+        arrays[_ITEMS[1]] = np.asarray(ranks.recommended.item_events).astype(np.int32)
     content = io.BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]  # numpy's stubs take the names for its other parameters
     return content.getvalue()
@@ -117,36 +132,45 @@ def _command(path: Path) -> str:
 
 
 def _decode(file: bytes) -> UserRanks:
-    arrays = {}
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         if len(set(archive.namelist())) < len(archive.namelist()):
             raise ValueError("an array twice")
-        for name in ("header", *_COLUMNS, *(part for pair in _TEXTS for part in pair)):
-            member = archive.getinfo(f"{name}.npy")
-            # The file is not compressed, so no member can be larger than the file.
-            if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(file):
-                raise ValueError(f"array {name} compressed or larger than the file")
-            content = io.BytesIO(archive.read(member))  # raises if the CRC-32 is wrong
-            arrays[name] = np.lib.format.read_array(content, allow_pickle=False)
-    header = _parse_header(str(arrays.pop("header")))
-    columns = [arrays[name] for name in _COLUMNS]
+        header, version = _parse_header(str(_read_array(archive, "header", len(file))))
+        names = [*_COLUMNS, *(part for pair in _TEXTS for part in pair)]
+        names += _ITEMS if version == VERSION_WITH_ITEMS else ()
+        arrays = {name: _read_array(archive, name, len(file)) for name in names}
+    history, popularity, rank, candidates = (arrays[name] for name in _COLUMNS)
     users, targets = (_split_texts(arrays[name], arrays[lengths], name) for name, lengths in _TEXTS)
-    ranks = UserRanks(header, users, targets, *columns)
+    recommended = Recommended(*(arrays[name] for name in _ITEMS)) if version == VERSION_WITH_ITEMS else None
+    ranks = UserRanks(header, users, targets, history, popularity, rank, candidates, recommended)
     _check_ranks(ranks)
+    if recommended:
+        _check_recommended(recommended, len(users))
     return ranks
 
 
-def _parse_header(text: str) -> RankHeader:
+def _read_array(archive: zipfile.ZipFile, name: str, file_size: int) -> NDArray[Any]:
+    member = archive.getinfo(f"{name}.npy")
+    # The file is not compressed, so no member can be larger than the file.
+    if member.compress_type != zipfile.ZIP_STORED or member.file_size > file_size:
+        raise ValueError(f"array {name} compressed or larger than the file")
+    content = io.BytesIO(archive.read(member))  # raises if the CRC-32 is wrong
+    array: NDArray[Any] = np.lib.format.read_array(content, allow_pickle=False)
+    return array
+
+
+def _parse_header(text: str) -> tuple[RankHeader, int]:
+    """Return the header and the version of the file."""
     fields = json.loads(text, object_pairs_hook=_each_key_once)
     version = fields.pop("version", None) if isinstance(fields, dict) else None
-    if version != VERSION:
-        raise ValueError(f"version {version!r} instead of {VERSION}")
+    if version not in (VERSION, VERSION_WITH_ITEMS):
+        raise ValueError(f"version {version!r} instead of {VERSION} or {VERSION_WITH_ITEMS}")
     if fields.keys() != set(RankHeader._fields) or fields["stage"] not in ("val", "test"):
         raise ValueError(f"header {text[:100]!r}")
     numbers = [fields[name] for name in ("step", "head_from", "tail_to")]
     if not isinstance(fields["protocol"], str) or any(type(number) is not int for number in numbers):
         raise ValueError(f"header {text[:100]!r}")
-    return RankHeader(**fields)
+    return RankHeader(**fields), version
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -184,3 +208,13 @@ def _check_ranks(ranks: UserRanks) -> None:
             f"rank {rank[user]} among {candidates[user]} candidates for user {users[user]!r}, with a history of "
             f"{ranks.history[user]} events and a target of {ranks.popularity[user]}"
         )
+
+
+def _check_recommended(recommended: Recommended, num_users: int) -> None:
+    items, events = recommended
+    if items.dtype != np.int32 or items.ndim != 2 or len(items) != num_users or not items.shape[1]:
+        raise ValueError(f"array recommended of {items.dtype} {items.shape} for {num_users} users")
+    if events.dtype != np.int32 or events.ndim != 1 or np.any(events < 0) or not np.any(events):
+        raise ValueError(f"array item_events of {events.dtype} {events.shape}, or without events")
+    if np.any((items < 0) | (items > len(events))):
+        raise ValueError(f"recommended items {items.min()} to {items.max()} of {len(events)}")

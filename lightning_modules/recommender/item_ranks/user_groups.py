@@ -12,7 +12,7 @@ class UserGroup(NamedTuple):
     """Some users of an evaluation."""
 
     name: str
-    rank: NDArray[np.integer]  # [n] their ranks
+    rows: NDArray[np.intp]  # [n] their rows in the ranks, in ascending order
 
 
 def user_groups(ranks: UserRanks) -> list[UserGroup]:
@@ -21,13 +21,13 @@ def user_groups(ranks: UserRanks) -> list[UserGroup]:
     Users with equally long histories are in one quartile, and a group without users is skipped. The names of the last
     three groups have the number of training events of the held-out items; see `item_groups`.
     """
-    groups = [UserGroup("all users", ranks.rank)]
+    groups = [UserGroup("all users", np.arange(len(ranks.rank)))]
     bounds = np.unique(np.quantile(ranks.history, [0.25, 0.5, 0.75], method="inverted_cdf"))
     quartile = np.searchsorted(bounds, ranks.history)  # the first quartile has histories up to the first bound
     for number in np.unique(quartile).tolist():
-        own = ranks.history[quartile == number]
-        span = _span(int(own.min()), int(own.max()))
-        groups.append(UserGroup(f"history: {span} events", ranks.rank[quartile == number]))
+        rows = np.flatnonzero(quartile == number)
+        span = _span(int(ranks.history[rows].min()), int(ranks.history[rows].max()))
+        groups.append(UserGroup(f"history: {span} events", rows))
     low, high = ranks.header.tail_to, ranks.header.head_from
     head, tail = ranks.popularity >= high, ranks.popularity <= low
     for name, own in (
@@ -36,7 +36,7 @@ def user_groups(ranks: UserRanks) -> list[UserGroup]:
         (f"tail targets: {low:,} or fewer", tail),
     ):
         if own.any():
-            groups.append(UserGroup(name, ranks.rank[own]))
+            groups.append(UserGroup(name, np.flatnonzero(own)))
     return groups
 
 

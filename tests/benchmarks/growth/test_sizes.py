@@ -45,6 +45,11 @@ def test_a_store_of_each_turn_is_made_anew(tmp_path):
     assert 2_000 < store.num_interactions <= 20_000  # rare items are dropped
 
 
+def test_interactions_have_the_given_users_and_items(tmp_path):
+    store = prepare_store(write_interactions(tmp_path / "rows", 5_000, users=40, items=30), cache=tmp_path / "store")
+    assert (len(store.user_ids), len(store.item_ids), store.num_interactions) == (40, 30, 5_000)
+
+
 @pytest.mark.slow
 def test_every_user_starts_and_a_few_train_and_are_evaluated():
     with user_makers((300, 600)) as makers:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from commands.report.main import main
-from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode
+from lightning_modules.recommender.item_ranks.rank_file import RankHeader, Recommended, UserRanks, encode
 from lightning_modules.recommender.item_ranks.rank_metrics import gains, metric_intervals
+from lightning_modules.recommender.item_ranks.recommendation_metrics import recommendation_metrics
 from tests.commands.report.recorded import Recorded
 
 RANK = np.random.default_rng(0).integers(1, 40, 100)
@@ -21,9 +22,12 @@ def run(tmp_path, monkeypatch):
     return Recorded(tmp_path / "runs" / "a")
 
 
-def keep(run, stage="test", protocol=""):
+RECOMMENDED = Recommended(np.random.default_rng(1).integers(0, 31, (100, 5)), np.arange(30))
+
+
+def keep(run, stage="test", protocol="", recommended=None):
     users, header = [f"u{user:03}" for user in range(100)], RankHeader(stage, protocol, 26, 40, 3)
-    ranks = UserRanks(header, users, ["item"] * 100, HISTORY, POPULARITY, RANK, np.full(100, 40))
+    ranks = UserRanks(header, users, ["item"] * 100, HISTORY, POPULARITY, RANK, np.full(100, 40), recommended)
     (run.folder / f"ranks-{stage}.npz").write_bytes(encode(ranks))
 
 
@@ -72,6 +76,31 @@ def test_cutoffs_select_the_metrics_and_a_test_is_preferred(run, capsys):
     assert "1.0000 [1.0000, 1.0000]" in next(line for line in reversed(lines) if "all users" in line), "all are hits"
     keep(run)
     assert any("test by events" in line for line in printed(capsys)), "a test is preferred"
+
+
+def test_recommended_items_have_metrics_at_each_cutoff_and_of_each_group(run, capsys):
+    keep(run, protocol="request_time", recommended=RECOMMENDED)
+    lines = printed(capsys, "--cutoffs", "2", "5", "9")
+    names = ("coverage", "novelty", "popularity")
+    heads = [index for index, line in enumerate(lines) if "users" in line and "coverage" in line and "@" in line]
+    assert [cells(lines[head]) for head in heads] == [
+        ["users", *(f"request_time/{name}@{k}" for name in names)] for k in (2, 5)
+    ]
+    assert [line for line in lines if "coverage is no mean over users" in line]
+    for head, k in zip(heads, (2, 5), strict=True):
+        rows = {cells(line)[0]: cells(line)[1:] for line in lines[head + 2 : head + 10]}
+        for name, own in (("all users", HISTORY < 9), ("history: 2 events", HISTORY == 2)):
+            coverage, novelty, popularity = recommendation_metrics(RECOMMENDED, np.flatnonzero(own), k)
+            assert rows[name] == [
+                str(own.sum()),
+                f"{coverage:.4f}",
+                "{:.2f} [{:.2f}, {:.2f}]".format(*novelty),
+                "{:.1f} [{:.1f}, {:.1f}]".format(*popularity),
+            ]
+    assert lines[-1] == (
+        "no coverage, novelty and popularity at 9: the evaluation kept the best 5 items of each user, by its "
+        "model.init_args.top_k"
+    )
 
 
 def test_ranks_that_are_absent_print_nothing_and_ranks_of_other_settings_a_remark(run, capsys):

@@ -2,12 +2,15 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics
+from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics, recommended_items
+from lightning_modules.recommender.item_ranks.rank_file import read_ranks
+from lightning_modules.recommender.item_ranks.recommendation_metrics import recommendation_metrics
 
 V = 8
 
@@ -45,7 +48,8 @@ def test_metrics_equal_a_loop_over_users(batch, counts, k):
     for excluded in (seen, None):
         metrics = BeyondAccuracyMetrics("", k, torch.tensor(events))
         given_scores = torch.tensor(scores)
-        metrics.update(given_scores, None if excluded is None else torch.tensor(seen), torch.tensor(users))
+        items = recommended_items(given_scores, k, None if excluded is None else torch.tensor(seen))
+        metrics.update(items, torch.tensor(users))
         expected = plain_metrics(scores, excluded or [[]] * len(users), users, events, k)
         actual = {name: value.item() for name, value in metrics.compute().items()}
         assert actual == pytest.approx(expected, rel=1e-12, nan_ok=True)
@@ -55,7 +59,7 @@ def test_metrics_equal_a_loop_over_users(batch, counts, k):
 def test_batches_add_up_and_the_protocol_begins_the_names():
     metrics = BeyondAccuracyMetrics("request_time", 1, torch.tensor([0, 6, 1, 1]))
     for best in (1, 2):
-        metrics.update(torch.eye(4)[best : best + 1], None, torch.tensor([7]))
+        metrics.update(recommended_items(torch.eye(4)[best : best + 1], 1, None), torch.tensor([7]))
     values = {name: value.item() for name, value in metrics.compute().items()}
     assert values == pytest.approx(
         {
@@ -78,3 +82,22 @@ def test_an_evaluation_logs_coverage_popularity_and_novelty_on_demand(done, lock
     assert 3 < found["test/novelty@3"] < math.log2(60) + 0.1
     assert "test/baseline/popularity/ndcg@10" in found
     assert "test/baseline/popularity/coverage@3" not in found
+
+
+def test_the_kept_items_have_the_metrics_of_the_evaluation(done, lockstep):
+    """Computed by `report` from the file, at the cut-off of the log and at a smaller one."""
+    options = ["--model.init_args.beyond_accuracy", "true", "--model.init_args.top_k", "3"]
+    path, logged, files = done.folder / "ranks-test.npz", {}, []
+    for k, batch_size in (("1", "48"), ("3", "48"), ("3", "7")):
+        size = ["--data.init_args.evaluation_batch_size", batch_size]
+        lockstep("test", *options[:3], k, *size, name=done.folder.name)
+        logged |= {name: value for name, value in done.records[-1].items() if name.endswith(f"@{k}")}
+        files.append(path.read_bytes())
+    assert files[1] == files[2], "batches change nothing"
+    ranks = read_ranks(path)
+    assert ranks.recommended.items.shape == (200, 3)
+    for k in (1, 3):
+        found = recommendation_metrics(ranks.recommended, np.arange(200), k)
+        assert found.coverage == pytest.approx(logged[f"test/coverage@{k}"], abs=1e-6)
+        assert found.novelty.value == pytest.approx(logged[f"test/novelty@{k}"], rel=1e-6)
+        assert found.popularity.value == pytest.approx(logged[f"test/popularity@{k}"], rel=1e-6)

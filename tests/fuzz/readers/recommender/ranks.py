@@ -20,13 +20,14 @@ from tests.fuzz.reader import Input, InvalidInput, Reader
 _HEADER = {"version": 1, "stage": "test", "protocol": "", "step": 26, "head_from": 40, "tail_to": 3}
 _NUMBERS = ("history", "popularity", "rank", "candidates")
 _NAMES = ("header", "users", "user_lengths", "targets", "target_lengths", *_NUMBERS)
+_ITEMS = ("recommended", "item_events")
 _STRANGE = (-1, 0, 1, 2, 2**31 - 1, -(2**31))
 _TYPES = ("<i8", ">i4", "<f8", "|u1", "|b1", "<U3", "|S2", "|V4", "|O", "<m8[s]", "<c16")
 _SHAPES = ("(1000000000000,)", "(-1,)", "()", "(0,)", "(3, 0)", "(3, 1)", "(True,)", "3", "(9999999999999999999999,)")
 
 
 class Ranks(Reader):
-    """Header, and rows of (user, target, history, popularity, rank, candidates)."""
+    """Header, rows of (user, target, history, popularity, rank, candidates), recommended items and events of items."""
 
     def seeds(self) -> Sequence[Input]:
         return _seeds()
@@ -53,7 +54,7 @@ class Ranks(Reader):
         elif kind == 1:
             members.append((name, random.choice((content, members[0][1]))))
         elif kind == 2:
-            members[at] = (random.choice((*_NAMES, "a", "../a", "")) + ".npy", content)
+            members[at] = (random.choice((*_NAMES, *_ITEMS, "a", "../a", "")) + ".npy", content)
         elif kind == 3:
             compression = random.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
         elif kind == 4:
@@ -78,7 +79,8 @@ class Ranks(Reader):
         restored = read_ranks(path)
         numbers = (restored.history, restored.popularity, restored.rank, restored.candidates)
         rows = zip(restored.users, restored.targets, *(column.tolist() for column in numbers), strict=True)
-        return restored.header._asdict(), list(rows)
+        recommended = restored.recommended and tuple(array.tolist() for array in restored.recommended)
+        return restored.header._asdict(), list(rows), recommended
 
     def reference(self, path: Path) -> Any:
         try:
@@ -90,13 +92,15 @@ class Ranks(Reader):
                 raise InvalidInput("a member occurs twice")
             with np.load(path, allow_pickle=False) as arrays:
                 found = {name: arrays[name] for name in _NAMES}
-            header = plain_json.parse(str(found["header"]))
+                header = plain_json.parse(str(found["header"]))
+                found |= {name: arrays[name] for name in (_ITEMS if header["version"] == 2 else ())}
             users, targets = (_texts(found[name], found[lengths]) for name, lengths in (_NAMES[1:3], _NAMES[3:5]))
         except InvalidInput:
             raise
         except Exception as error:
             raise InvalidInput(f"numpy.load finds {type(error).__name__}: {error}"[:200]) from error
-        if header.pop("version") != 1 or header.keys() != _HEADER.keys() - {"version"}:
+        version = header.pop("version")
+        if version not in (1, 2) or header.keys() != _HEADER.keys() - {"version"}:
             raise InvalidInput("it has another header")
         columns = [found[name].tolist() for name in _NUMBERS]
         if not users or users != sorted(set(users)) or any(len(column) != len(users) for column in (targets, *columns)):
@@ -107,7 +111,7 @@ class Ranks(Reader):
                 raise InvalidInput("a number is no integer")
             if history < 0 or popularity < 0 or not 1 <= rank <= candidates:
                 raise InvalidInput("a rank is none of its candidates'")
-        return header, rows
+        return header, rows, _recommended(found, len(users)) if version == 2 else None
 
     def names_location(self, message: str, data: bytes) -> bool:
         return True  # the message names the array, or what is wrong with the archive
@@ -120,16 +124,40 @@ READERS = {"ranks": Ranks}
 def _seeds() -> list[Input]:
     ordinary = _file(["a", "b c", "ü"], ["x", "y", "x"], [[3, 0, 9], [7, 1, 0], [1, 4, 5], [9, 9, 5]])
     single = _file(["1"], ["2"], [[0], [0], [1], [1]], {"stage": "val", "protocol": "request_time"})
-    return [Input("runs/a/ranks-test.npz", ordinary), Input("runs/a/ranks-val.npz", single)]
+    more = {"recommended": [[2, 1], [3, 0], [1, 3]], "item_events": [4, 0, 2]}
+    columns = ["x", "y", "x"], [[3, 0, 9], [7, 1, 0], [1, 4, 5], [9, 9, 5]]
+    with_items = _file(["a", "b c", "ü"], *columns, {"version": 2}, more)
+    val = "runs/a/ranks-val.npz"
+    return [Input("runs/a/ranks-test.npz", ordinary), Input(val, single), Input("runs/a/ranks-test.npz", with_items)]
 
 
-def _file(users: list[str], targets: list[str], numbers: list[list[int]], header: Any = None) -> bytes:
+def _recommended(found: dict[str, Any], users: int) -> tuple[list[list[int]], list[int]]:
+    items, events = (found[name].tolist() for name in _ITEMS)
+    if not isinstance(events, list) or not all(type(number) is int and number >= 0 for number in events):
+        raise InvalidInput("the events of items are no counts")
+    if not any(events) or not isinstance(items, list) or len(items) != users:
+        raise InvalidInput("there are no events, or the recommended items do not fit")
+    if not all(isinstance(own, list) and own for own in items):
+        raise InvalidInput("a user has no list of items")
+    if not all(type(item) is int and 0 <= item <= len(events) for own in items for item in own):
+        raise InvalidInput("a recommended item is none of the items")
+    return items, events
+
+
+def _file(
+    users: list[str],
+    targets: list[str],
+    numbers: list[list[int]],
+    header: Any = None,
+    more: dict[str, list[Any]] | None = None,
+) -> bytes:
     arrays: dict[str, Any] = {"header": np.array(json.dumps(_HEADER | (header or {})))}
     for name, texts in (("user", users), ("target", targets)):
         encoded = [text.encode() for text in texts]
         arrays[f"{name}s"] = np.frombuffer(b"".join(encoded), np.uint8)
         arrays[f"{name}_lengths"] = np.array([len(text) for text in encoded], np.int32)
     arrays |= {name: np.array(column, np.int32) for name, column in zip(_NUMBERS, numbers, strict=True)}
+    arrays |= {name: np.array(content, np.int32) for name, content in (more or {}).items()}
     return _zip([(f"{name}.npy", _saved(array)) for name, array in arrays.items()], zipfile.ZIP_STORED)
 
 

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.item_ranks.rank_file import RankFileError, RankHeader, UserRanks, encode, read_ranks
+from lightning_modules.recommender.item_ranks.rank_file import (
+    RankFileError,
+    RankHeader,
+    Recommended,
+    UserRanks,
+    encode,
+    read_ranks,
+)
 
 HEADER = RankHeader("test", "", 26, 40, 3)
 
@@ -44,7 +51,7 @@ def test_users_are_read_sorted_whatever_their_order_was(tmp_path_factory, users,
     assert restored.header == HEADER
     assert rows(restored) == sorted(rows(ranks))
     shuffled = order.sample(range(len(users)), len(users))
-    columns = [np.array(column)[shuffled] for column in ranks[3:]]
+    columns = [np.array(column)[shuffled] for column in ranks[3:7]]
     texts = [[texts[index] for index in shuffled] for texts in ranks[1:3]]
     assert encode(UserRanks(HEADER, *texts, *columns)) == path.read_bytes()
 
@@ -103,8 +110,8 @@ def edited(content, **arrays):
         ({"users": np.frombuffer(b"abc", np.uint8)}, "3 bytes in users, and lengths that add up to 2"),
         ({"user_lengths": np.array([3, -1], np.int32)}, "2 bytes in users, and lengths that add up to 2"),
         ({"users": np.frombuffer(b"a\xff", np.uint8)}, "codec can't decode"),
-        ({"header": np.array('{"version": 2}')}, "version 2 instead of 1"),
-        ({"header": np.array("[]")}, "version None instead of 1"),
+        ({"header": np.array('{"version": 3}')}, "version 3 instead of 1 or 2"),
+        ({"header": np.array("[]")}, "version None instead of 1 or 2"),
         ({"header": np.array(json.dumps({"version": 1, **HEADER._asdict(), "stage": "fit"}))}, "header .*fit"),
         ({"header": np.array(json.dumps({"version": 1, **HEADER._asdict(), "step": "x"}))}, "header "),
     ],
@@ -116,6 +123,49 @@ def test_values_that_cannot_be_are_named(tmp_path, arrays, message):
         read_ranks(path)
     assert "train.py validate --runs" in str(error.value)
     assert "--run_name" in str(error.value)
+
+
+def make_recommended(users, seed=0):
+    generator = np.random.default_rng(seed)
+    items = generator.integers(0, 10, (len(users), 3))
+    return make_ranks(users, seed)._replace(recommended=Recommended(items, generator.integers(1, 90, 9)))
+
+
+def test_recommended_items_follow_their_users_into_the_order_of_the_file(tmp_path):
+    path, ranks = tmp_path / "ranks-test.npz", make_recommended(["c", "a", "b"])
+    path.write_bytes(encode(ranks))
+    found = read_ranks(path)
+    assert rows(found) == rows(make_ranks_in_order(ranks, [1, 2, 0]))
+    assert found.recommended.items.tolist() == ranks.recommended.items[[1, 2, 0]].tolist()
+    assert found.recommended.item_events.tolist() == ranks.recommended.item_events.tolist()
+    path.write_bytes(encode(ranks._replace(recommended=None)))
+    assert read_ranks(path).recommended is None
+
+
+def make_ranks_in_order(ranks, order):
+    texts = [[texts[index] for index in order] for texts in ranks[1:3]]
+    return UserRanks(ranks.header, *texts, *(column[order] for column in ranks[3:7]))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"recommended": None}, "no item named 'recommended.npy'"),
+        ({"item_events": None}, "no item named 'item_events.npy'"),
+        ({"recommended": np.ones((3, 2), np.int32)}, r"array recommended of int32 \(3, 2\) for 2 users"),
+        ({"recommended": np.ones((2, 0), np.int32)}, r"array recommended of int32 \(2, 0\) for 2 users"),
+        ({"recommended": np.ones((2, 1))}, r"array recommended of float64 \(2, 1\) for 2 users"),
+        ({"recommended": np.array([[0], [10]], np.int32)}, "recommended items 0 to 10 of 9"),
+        ({"recommended": np.array([[-1], [9]], np.int32)}, "recommended items -1 to 9 of 9"),
+        ({"item_events": np.zeros(9, np.int32)}, "array item_events of int32 .*, or without events"),
+        ({"item_events": np.array([-1, 2], np.int32)}, "array item_events of int32"),
+    ],
+)
+def test_recommended_items_that_cannot_be_are_named(tmp_path, arrays, message):
+    path = tmp_path / "ranks-test.npz"
+    path.write_bytes(edited(encode(make_recommended(["a", "b"])), **arrays))
+    with pytest.raises(RankFileError, match=f"found .*{message}"):
+        read_ranks(path)
 
 
 def test_neither_pickles_nor_compressed_arrays_are_read(tmp_path):

@@ -67,6 +67,22 @@ def binomial_quantile(n, p, level):
     return n
 
 
+@pytest.mark.parametrize("values", [[3.0], [2.0] * 7, [1.0, 2.0, 4.0] * 20])
+def test_few_distinct_values_are_their_own_classes(values):
+    found = bootstrap.bootstrap_mean(np.array(values), resamples=200)
+    assert found.value == pytest.approx(np.mean(values))
+    assert min(values) - 1e-9 <= found.low <= found.value <= found.high <= max(values) + 1e-9
+
+
+def test_the_interval_of_a_mean_is_that_of_drawn_values_also_in_classes():
+    values, generator = np.random.default_rng(0).lognormal(size=1000), np.random.default_rng(5)
+    means = [values[generator.integers(0, 1000, 1000)].mean() for _ in range(MANY)]
+    found = bootstrap.bootstrap_mean(values, MANY)
+    assert found.value == pytest.approx(values.mean(), rel=1e-12), "classes do not change the mean"
+    assert len(np.unique(values)) > bootstrap.CLASSES
+    assert found[1:] == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.05 * (found.high - found.low))
+
+
 def test_the_interval_of_a_hit_rate_has_the_quantiles_of_a_binomial_distribution():
     rank = np.repeat([1, 99], [30, 70])
     actual = metric_intervals(rank, TABLE, MANY)["hr@10"]

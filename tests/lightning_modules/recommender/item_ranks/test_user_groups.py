@@ -20,7 +20,7 @@ def grouped(history, popularity, head_from=40, tail_to=3):
         np.arange(1, size + 1),
         np.full(size, size),
     )
-    return {group.name: (group.rank - 1).tolist() for group in user_groups(ranks)}
+    return {group.name: group.rows.tolist() for group in user_groups(ranks)}
 
 
 def test_users_are_grouped_by_history_length_and_target_popularity():
