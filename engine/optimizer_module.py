@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from typing_extensions import override
 
+from engine.distributed.device_numbers import is_host
 from engine.lightning_internals.tensors import unscales_gradients
 from engine.lightning_internals.training_loop import FastAttributes, is_log_step
 from engine.optim.grad_norm import clip, clip_values, grad_norm_per_group, gradient_norm
@@ -145,7 +146,7 @@ class OptimizerModule(FastAttributes, LightningModule):
             norm = self.gradient_norm()
             # torch multiplies by 1, too, because reading the norm waits for a GPU. A CPU does not. The margin covers
             # the rounding of torch's factor.
-            if norm.device.type != "cpu" or not norm.item() + 1e-6 < 0.999 * gradient_clip_val:
+            if not is_host(norm.device) or not norm.item() + 1e-6 < 0.999 * gradient_clip_val:
                 clip(parameters_of(optimizer), gradient_clip_val, norm)
         else:
             clip_values(parameters_of(optimizer), gradient_clip_val)

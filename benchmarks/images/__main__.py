@@ -3,7 +3,7 @@
   decoders  a JPEG in three sizes, decoded and resized to 224 x 224: Pillow as Lockstep uses it, Pillow at full size,
             and OpenCV and simplejpeg where they are installed; images per second of a core
   loaders   JPEGs of 640 x 480: the image classifier at 224 x 224, and the vision-language family with a view of 384 x
-            384, alone and with up to 2 x 2 tiles; samples per second, and those of a core
+            384, alone and with up to 2 x 2 tiles; samples per second, and per CPU second of all processes
 
 Variants alternate. CPU time is reliable on a busy machine, too; samples per second only on an idle machine.
 """

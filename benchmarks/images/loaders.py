@@ -1,5 +1,6 @@
 """Measures samples per second of the loaders of image families, by number of workers."""
 
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -62,22 +63,21 @@ _TITLES = {
 
 
 def measure(repeats: int, files: int = _FILES) -> dict[str, Any]:
-    """Return {family: {workers: samples per second, for each turn}}, with those of a core as `core`.
+    """Return {family: {workers: samples per second, for each turn}}, and per CPU second of all processes as `N/core`.
 
     A turn is an epoch.
     """
     numbers = [0, *(number for number in _WORKERS if number <= max(2, available_cpus()))]
     with tempfile.TemporaryDirectory() as folder:
         variants = _variants(Path(folder), files)
-        columns = ["core", *map(str, numbers)]
+        columns = [column for number in numbers for column in (str(number), _per_core(number))]
         found: dict[str, Any] = {name: {column: [] for column in columns} for name in variants._fields}
         for turn in range(repeats):
             for name in turn_order(variants._fields, turn):
                 for number in turn_order(numbers, turn):
                     wall, core = _rates(getattr(variants, name), number)
                     found[name][str(number)].append(wall)
-                    if core is not None:
-                        found[name]["core"].append(core)
+                    found[name][_per_core(number)].append(core)
     return found
 
 
@@ -86,7 +86,8 @@ def table(found: dict[str, Any]) -> Table:
     table = Table(title=f"samples per second, JPEG of {_SIZE[0]} x {_SIZE[1]}", title_justify="left")
     table.add_column("family")
     for column in next(iter(found.values())):
-        table.add_column("of a core" if column == "core" else f"{column} workers", justify="right")
+        number, _, per_core = column.partition("/")
+        table.add_column(f"{number} workers" + ", per CPU s" * bool(per_core), justify="right")
     for name, columns in found.items():
         cells = (f"{median(turns):,.0f} ({min(turns):,.0f} - {max(turns):,.0f})" for turns in columns.values())
         table.add_row(_TITLES[name], *cells)
@@ -104,15 +105,29 @@ def _variants(folder: Path, number: int) -> Variants:
     return Variants(classifier, _ChatImages(files, 1), _ChatImages(files, 2))
 
 
-def _rates(data: Any, workers: int) -> tuple[float, float | None]:
-    """Return the samples per second of an epoch after its first batch, and without workers those of a core."""
+def _per_core(workers: int) -> str:
+    return f"{workers}/core"
+
+
+def _rates(data: Any, workers: int) -> tuple[float, float]:
+    """Return the samples per second of an epoch after its first batch, and per CPU second of the whole epoch.
+
+    The CPU time is that of all processes, the start of the workers included: they load ahead of the batch that is read.
+    """
+    used = _cpu_seconds()
     batches = iter(_loader(data, workers))
     next(batches)  # the workers have started
-    began, used = time.perf_counter(), time.process_time()
-    count = sum(1 for _ in batches) * _BATCH
-    wall, core = time.perf_counter() - began, time.process_time() - used
-    # With workers, the CPU time of this process does not include theirs.
-    return count / wall, None if workers else count / core
+    began = time.perf_counter()
+    count = sum(1 for _ in batches)
+    wall = time.perf_counter() - began
+    del batches  # the workers have ended, and their time counts
+    return count * _BATCH / wall, (count + 1) * _BATCH / (_cpu_seconds() - used)
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process and of its ended children."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def _loader(data: Any, workers: int) -> TimedDataLoader:

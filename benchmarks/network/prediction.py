@@ -56,10 +56,19 @@ class Shards(NamedTuple):
     """Tokens of a step on a GPU: the guide's 16 samples, of 512 tokens each (assumed)."""
 
     @property
+    def gathered(self) -> float:
+        """Bytes of the weights that FSDP2 gathers in a step: those of layers in the forward and the backward pass."""
+        return 4 * (2 * self.in_layers + self.others)
+
+    @property
+    def scattered(self) -> float:
+        """Bytes of the gradients whose sums FSDP2 scatters in a step."""
+        return 4 * (self.in_layers + self.others)
+
+    @property
     def weights(self) -> float:
         """Bytes to all-reduce that would take as long as FSDP2's gathers and scatters: an all-reduce is two of them."""
-        # 4 bytes each. Layers: two gathers and a scatter; other weights: a gather and a scatter.
-        return 4 * (3 * self.in_layers + 2 * self.others) / 2
+        return (self.gathered + self.scattered) / 2
 
     def states(self, ranks: int) -> float:
         """Return the bytes that a group of ranks all-reduces in a step, for the tokens of all its ranks."""

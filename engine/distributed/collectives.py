@@ -25,6 +25,14 @@ def all_gather_tensor(values: Tensor) -> Tensor:
     return torch.stack(gathered)
 
 
+def _counts_by_rank(rows: Tensor) -> list[int]:
+    """Return the number of rows of each rank. A collective."""
+    # `torch.tensor(n, device=...)` would wait for a GPU before the collective, and `tolist` waits for it anyway.
+    count = torch.full((), len(rows), dtype=torch.int64, device=rows.device)
+    counts: list[int] = all_gather_tensor(count).tolist()
+    return counts
+
+
 def all_reduce_max(number: float, device: torch.device) -> float:
     """Return the maximum of a number over the ranks. `device` is the device of the rank's model."""
     return _reduce_number(number, device, torch.distributed.ReduceOp.MAX)
@@ -56,7 +64,7 @@ def all_gather_rows(*columns: Tensor) -> list[tuple[Tensor, ...]]:
     if not _is_distributed():
         return [columns]
     # The counts once for all columns.
-    counts = all_gather_tensor(torch.tensor(len(columns[0]), device=columns[0].device)).tolist()
+    counts = _counts_by_rank(columns[0])
     return list(zip(*(_gather_padded(column, counts) for column in columns), strict=True))
 
 
@@ -81,7 +89,7 @@ def all_gather_rows_with_grad(rows: Tensor) -> GatheredRows:
     """
     if not _is_distributed():
         return GatheredRows(rows, 0)
-    counts = all_gather_tensor(torch.tensor(len(rows), device=rows.device)).tolist()
+    counts = _counts_by_rank(rows)
     return GatheredRows(_AllGatherRows.apply(rows, counts), sum(counts[: torch.distributed.get_rank()]))
 
 

@@ -7,6 +7,8 @@ counter, and after the step all ranks read the same total and take the same deci
 
 from torch import Tensor
 
+from engine.distributed.device_numbers import is_host
+
 _POLL_SECONDS = 2.0  # target time between two polls
 _MAX_POLL_STEPS = 10  # slow steps may follow fast steps, so the interval is bounded in steps too
 
@@ -56,7 +58,7 @@ class StepCounters:
 
     def accumulate(self, sums: Tensor) -> None:
         """Add [counters], the all-reduced additions of a step, to the totals."""
-        if sums.device.type == "cpu":
+        if is_host(sums.device):
             before = self._totals if isinstance(self._totals, list) else [0.0] * len(sums)
             self._totals = [total + added for total, added in zip(before, sums.tolist(), strict=True)]
         else:

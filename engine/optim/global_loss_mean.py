@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from engine.distributed.device_numbers import copy_to_device, is_host
 from engine.distributed.step_counters import StepCounters
 from engine.lightning_internals.tensors import multiply_all
 from engine.optim.grad_norm import local_shards
@@ -90,7 +91,7 @@ class GlobalLossMean:
     def _mean_and_factor(self, sums: Tensor, world_size: int) -> tuple[Tensor, Tensor | None]:
         """Return the mean loss and the factor of the gradients, scalars in float32; None for a factor of 1."""
         # On a CPU, Python's float64 arithmetic costs less than kernels on scalars.
-        if _is_host(sums.device):
+        if is_host(sums.device):
             total, terms = sums[:2].tolist()
             terms = max(terms, 1.0)
             # Undo DDP's division by the world size and the division by the reference in `add`; divide by the terms.
@@ -106,14 +107,10 @@ class GlobalLossMean:
         device = self.losses[0].device
         # In float32 the rounding of the total would show how the terms are split over ranks. MPS has no float64.
         dtype = torch.float32 if device.type == "mps" else torch.float64
-        if _is_host(device):  # Python numbers are faster here, and reading them does not wait for a device
+        if is_host(device):  # Python numbers are faster here, and reading them does not wait for a device
             numbers = reduce(add, (loss.item() for loss in self.losses)), reduce(add, map(float, self.terms))
             return torch.tensor([*numbers, *counted], dtype=dtype)
-        terms = [torch.as_tensor(terms, dtype=dtype, device=device) for terms in self.terms]
-        sums = torch.stack([reduce(add, (loss.to(dtype) for loss in self.losses)), reduce(add, terms)])
-        return torch.cat([sums, torch.tensor(counted, dtype=dtype, device=device)])
-
-
-def _is_host(device: torch.device) -> bool:
-    """Return whether numbers of the device's tensors are read without waiting."""
-    return device.type == "cpu"
+        # What the host knows is copied at once: [1 + counters].
+        known = copy_to_device([sum(n for n in self.terms if not isinstance(n, Tensor)), *counted], dtype, device)
+        number = reduce(add, (n.to(dtype) for n in self.terms if isinstance(n, Tensor)), known[0])
+        return torch.cat([torch.stack([reduce(add, (loss.to(dtype) for loss in self.losses)), number]), known[1:]])

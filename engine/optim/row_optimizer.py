@@ -46,8 +46,8 @@ class RowOptimizer(CustomUpdateOptimizer):
         indices = table.indices
         if is_sharded(table.weight):
             # Update only the touched rows that this rank holds, by their index among its own rows.
-            is_held = (indices >= first) & (indices < first + len(weight))
-            indices, gradient = indices[is_held] - first, gradient[is_held]
+            held = ((indices >= first) & (indices < first + len(weight))).nonzero().squeeze(1)
+            indices, gradient = indices[held] - first, gradient[held]
         # `index_select` copies [U, ...], so the updated rows and their state are written back.
         touched_state = {key: tensor.index_select(0, indices) for key, tensor in state_rows.items()}
         rows = weight.index_select(0, indices)

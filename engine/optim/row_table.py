@@ -116,7 +116,9 @@ class RowTable:
         if len(rows_by_rank) > 1:
             gradient = gradient / len(rows_by_rank)
         changes = (gradient != 0).any(1)  # NaN is not 0
-        self.indices, gradient = indices[changes], gradient[changes]
+        # The positions are searched for once: their number is read from the device.
+        changed = changes.nonzero().squeeze(1)
+        self.indices, gradient = indices[changed], gradient[changed]
         self.touched.grad = None  # of another shape
         self.touched.data = torch.empty_like(gradient)
         self.touched.grad = gradient

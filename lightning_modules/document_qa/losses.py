@@ -85,5 +85,7 @@ def sum_per_chat(terms: Tensor, labels: Tensor, positions: Tensor, ignore: int) 
     # Each position 0 starts a chat. The first column has no term, because state i predicts token i + 1.
     chat_of_token = (positions == 0).flatten().cumsum(0).view_as(positions)[:, 1:]
     chats, lengths = chat_of_token[labels[:, 1:] != ignore].unique_consecutive(return_counts=True)
-    chat_of_term = torch.repeat_interleave(torch.arange(len(chats), device=terms.device), lengths)
+    chat_of_term = torch.repeat_interleave(
+        torch.arange(len(chats), device=terms.device), lengths, output_size=len(terms)
+    )
     return terms.new_zeros(len(chats)).index_add(0, chat_of_term, terms), lengths

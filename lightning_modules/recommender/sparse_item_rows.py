@@ -114,7 +114,7 @@ def used_items(batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
     """
     columns = [column for part in batch for column in _item_columns(part)]
     # Item 1 is always included: losses look up some item at padded positions. Its gradient is 0, so it is not updated.
-    always = torch.tensor([0, 1], device=columns[0].device)
+    always = torch.arange(2, device=columns[0].device)
     numbers = torch.cat([always, *(column.flatten() for column in columns)])
     items, positions = torch.unique(numbers, return_inverse=True)
     # `positions` are indices into `items`, for all columns one after the other; the first two are of `always`.

@@ -170,7 +170,7 @@ class SeriesEncoder(nn.Module):
             if self.summary is not None:
                 patches = patches + self.summary(summary_features(series.values, series.present))[:, :, None]
             real = real[:, None].expand(patches.shape[:3])
-        return patches[real]
+        return patches[real.nonzero(as_tuple=True)]  # a mask would be searched again in the backward pass
 
     def flops(self, series: Series) -> int:
         """Return the FLOPs of a trainable encoder, forward and backward; see multimodal/flops.py."""

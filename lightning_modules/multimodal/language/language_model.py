@@ -241,5 +241,6 @@ def _select_supervised(states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     # Labels are not shifted: state i predicts token i + 1. The first label of a chat is IGNORE, so no chat of a packed
     # row is predicted from the chat before it.
     targets = labels[:, 1:]
-    supervised = targets != IGNORE
-    return states[:, :-1][supervised], targets[supervised]
+    # A mask would be searched three times, each time with a wait for the device: twice here, once in the backward pass.
+    supervised = (targets != IGNORE).nonzero(as_tuple=True)
+    return states[supervised], targets[supervised]

@@ -30,8 +30,8 @@ def test_each_loader_is_measured_in_a_turn(monkeypatch):
     monkeypatch.setattr(loaders, "_VIEW", 16)
     monkeypatch.setattr(loaders, "_WORKERS", (1,))
     measured = loaders.measure(1, files=64)
-    assert all(list(columns) == ["core", "0", "1"] for columns in measured.values())
+    assert all(list(columns) == ["0", "0/core", "1", "1/core"] for columns in measured.values())
     assert min(rate for columns in measured.values() for turns in columns.values() for rate in turns) > 0
     text = printed(loaders.table(measured))
-    assert "1 workers" in text
+    assert "1 workers, per CPU s" in " ".join(text.split())
     assert "image classifier" in text

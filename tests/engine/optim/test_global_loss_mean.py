@@ -44,7 +44,7 @@ def test_numbers_of_the_host_have_the_bits_of_tensors(monkeypatch, splits):
     counters = [StepCounters(), StepCounters()]
     results = []
     for counter, is_host in zip(counters, (True, False), strict=True):
-        monkeypatch.setattr(global_loss_mean, "_is_host", lambda device, is_host=is_host: is_host)
+        monkeypatch.setattr(global_loss_mean, "is_host", lambda device, is_host=is_host: is_host)
         counter.register("seen")
         counter.add("seen", 0.1)
         results.append(gradients(splits, 3, counter))
