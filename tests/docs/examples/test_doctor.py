@@ -14,7 +14,8 @@ from commands.doctor.launch_plan import plan_launch
 from tests.conftest import REPOSITORY
 from tests.docs.pages import read
 
-FILE, LINE, TEST = re.findall(r"^```python\n(.*?)^```", read("docs/doctor.md"), re.MULTILINE | re.DOTALL)
+FILE, LIST, TEST = re.findall(r"^```python\n(.*?)^```", read("docs/doctor.md"), re.MULTILINE | re.DOTALL)
+(LINE,) = re.findall(r"^ +(Check\(.*,)$", LIST, re.MULTILINE)
 FIRST = '        Check("python", '
 
 
@@ -27,7 +28,7 @@ def checks(monkeypatch):
     source = Path(machine_checks.__file__).read_text(encoding="utf-8")
     assert FIRST in source
     source += "\n\nfrom commands.doctor.machine import scratch\n"
-    extended = execute("extended_machine_checks", source.replace(FIRST, LINE + FIRST))
+    extended = execute("extended_machine_checks", source.replace(FIRST, f"        {LINE}\n{FIRST}"))
     return {check.name: check for check in extended.machine_checks(plan_launch([], {}), {})}
 
 
