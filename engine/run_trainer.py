@@ -1,7 +1,8 @@
-"""Declares the type of the trainer in the hooks of Lightning; `engine.module.as_lockstep_module` is that of the module.
+"""Declares RunTrainer, the type of the trainer in hooks, with the attributes that callbacks and modules read.
 
-Lightning's connectors set attributes of a trainer that its class does not declare. `train.py` accepts only a
-LockstepDataModule.
+Lightning's connectors set attributes such as `datamodule` on a Trainer, and its class does not declare them.
+`as_run_trainer` returns the trainer of a hook as a RunTrainer; `engine.module.as_lockstep_module` does the same for the
+module. The DataModule is a LockstepDataModule, because `train.py` accepts no other.
 """
 
 from typing import TYPE_CHECKING, cast

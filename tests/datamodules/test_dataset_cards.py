@@ -21,7 +21,7 @@ def test_generated_data_name_lockstep_as_their_source(data):
     assert "to validate" in card_text.content
 
 
-def test_ones_own_are_named_without_where_they_lie(tmp_path):
+def test_cards_of_the_users_data_name_files_without_their_folders(tmp_path):
     write_colors(tmp_path / "photos" / "train", 10)
     images = LabelledImages("folder", str(tmp_path / "photos")).dataset_card()
     assert images.name == "photos"
@@ -38,7 +38,7 @@ def test_ones_own_are_named_without_where_they_lie(tmp_path):
         assert "state here" in found.license
 
 
-def test_public_ones_have_their_owners_terms():
+def test_cards_of_public_data_sets_state_their_licenses():
     digits = LabelledImages("digits").dataset_card()
     assert "1,294 images to train" in digits.content
     assert "CC BY 4.0" in digits.license

@@ -24,7 +24,7 @@ def promtool(*arguments, folder=MONITORING):
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
-def test_promtool_has_nothing_to_object_to(tmp_path):
+def test_promtool_accepts_the_rules_and_the_configs(tmp_path):
     folder = shutil.copytree(MONITORING, tmp_path / "monitoring")
     # Debian's Prometheus is built without Kubernetes: so the discovery of pods is skipped here.
     settings = yaml.safe_load((folder / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))

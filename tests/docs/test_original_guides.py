@@ -99,7 +99,7 @@ def test_everything_that_the_original_guide_names_has_a_row(guide):
 
 
 @pytest.mark.parametrize("flags", [TOGETHER, *([flag] for flag in APART)], ids=lambda flags: flags[-1])
-def test_a_flag_is_one_flag_here_too(parser, monkeypatch, flags):
+def test_flags_of_the_guide_set_the_options_that_the_page_names(parser, monkeypatch, flags):
     monkeypatch.chdir(REPOSITORY)
     options = [word for flag in flags for word in shlex.split(DOCUMENT_QA[flag])]
     config = parser.parse_args(["--config", CONFIG, *options])

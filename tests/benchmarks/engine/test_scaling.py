@@ -86,7 +86,7 @@ def test_a_peer_has_the_losses_of_ours(peer, ours, interactions):
 @pytest.mark.distributed
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("peer", PEERS)
-def test_on_two_processes_it_has_them_too(peer, full_rows, server):
+def test_a_comparison_loop_on_two_ranks_has_the_losses_of_one(peer, full_rows, server):
     """Ours has the same on two as on one: tests/distributed/exactness/test_exactness.py."""
     alone = losses_of(peer, full_rows)
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)

@@ -90,7 +90,7 @@ def test_every_row_of_settings_is_shown_beside_the_first(capsys):
     assert "half the bytes: met" in output
 
 
-def test_predictions_are_the_arithmetic_and_say_that_they_are(capsys):
+def test_predicted_rows_follow_the_formula_and_are_marked(capsys):
     assumed = Assumptions(compute=1.0, gradients=(1e9,), inside=100e9, between=(10e9,))
     result = predicted(assumed, [Reported(2, 4, "1.78x")])
     cell = result["rows"][0]["cells"][0]

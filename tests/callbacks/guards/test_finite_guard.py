@@ -99,7 +99,7 @@ def test_statistics_of_batch_norms_are_put_back(fit):
     assert saved["normed.num_batches_tracked"] == 5
 
 
-def test_fp16_an_overflow_is_the_scalers_affair(fit, messages):
+def test_in_fp16_the_loss_scaler_skips_an_overflow(fit, messages):
     """Every gradient overflows at a scale of 2^36, which is halved until they fit."""
     run = fit(*SIX_STEPS, "--trainer.max_steps", "40", *half_on_cpu(scale=2.0**36))
     norms = run.series("train/gradient_norm")
@@ -110,7 +110,7 @@ def test_fp16_an_overflow_is_the_scalers_affair(fit, messages):
 
 
 @pytest.mark.parametrize("policy", ["stop", "skip"])
-def test_fp16_a_loss_that_is_not_finite_is_ours(fit, policy):
+def test_in_fp16_the_guard_handles_a_loss_that_is_not_finite(fit, policy):
     nan = number_fault("NonFiniteLoss", steps="[2]")
     options = [*SIX_STEPS, *half_on_cpu(scale=1024.0), *nan, "--finite_guard.policy", policy]
     if policy == "stop":
@@ -122,12 +122,12 @@ def test_fp16_a_loss_that_is_not_finite_is_ours(fit, policy):
         assert all(weight.isfinite().all() for weight in weights(run).values())
 
 
-def test_fp16_a_norm_that_alone_overflows_is_ours(fit):
+def test_in_fp16_the_guard_stops_if_only_the_norm_overflows(fit):
     """Every gradient is finite, so the scaler would take the step."""
     with pytest.raises(CollectiveError, match="step 2 (.|\n)*their squares overflow"):
         fit(*SIX_STEPS, *half_on_cpu(scale=1024.0), *number_fault("InfiniteGradientAt", step=1, value="1e30"))
 
 
-def test_fp16_an_overflow_without_any_scale_is_ours_as_well(fit):
+def test_in_fp16_the_guard_stops_at_an_overflow_below_a_scale_of_1(fit):
     with pytest.raises(CollectiveError, match="step 2 .*its norm is inf(.|\n)*finite loss"):
         fit(*SIX_STEPS, *half_on_cpu(scale=0.5), *number_fault("InfiniteGradientAt", step=1))

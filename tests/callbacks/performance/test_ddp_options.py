@@ -87,7 +87,7 @@ def test_other_strategies_are_refused(kind, settings):
     set_up(object.__new__(kind))  # without a setting there is nothing to refuse
 
 
-def test_one_process_may_have_any(caplog):
+def test_ddp_options_have_no_effect_with_one_rank(caplog):
     caplog.set_level("INFO", logger="lockstep")
     set_up(object.__new__(SingleDeviceStrategy), processes=1, compression="fp16", bucket_mb=1)
     assert "have no effect with one rank" in caplog.text

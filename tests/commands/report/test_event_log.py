@@ -11,7 +11,7 @@ def run(tmp_path):
     return Recorded(tmp_path / "a")
 
 
-def test_attempts_and_what_was_lost_between(tmp_path):
+def test_the_event_log_states_attempts_and_the_steps_lost_between_them(tmp_path):
     events = read_events(killed_and_resumed(tmp_path / "a").folder)
     first, second = events.attempts
     assert (first.from_step, first.to_step, first.end) == (0, 170, None)

@@ -83,7 +83,7 @@ def test_a_batch_is_what_a_data_set_makes_of_the_same_samples(encoder, options):
     assert len(ours) == options.get("length_groups", 1)
 
 
-def test_somebody_elses_record_weighs_nothing(encoder):
+def test_a_padding_index_of_a_stream_has_no_loss_terms(encoder):
     [part] = stream(encoder).batch(0, np.array([PADDING_INDEX]), [(0, 5)])
     assert (part.rows.labels == IGNORE).all()
     assert not len(part.rows.samples)

@@ -71,7 +71,7 @@ def test_the_size_of_buckets_reaches_ddp(pair):
     pair("small", "--ddp.bucket_mb", "0.00001", "--trainer.max_steps", "2")
 
 
-def test_one_process_has_nothing_to_round(lockstep):
+def test_compression_has_no_effect_on_one_rank(lockstep):
     alone = lockstep("fit", *OPTIONS, name="alone")
     reported = lockstep("fit", *OPTIONS, *BF16, "--ddp.bucket_mb", "1", name="reported")
     assert torch.equal(gradients(reported), gradients(alone))

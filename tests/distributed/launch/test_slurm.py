@@ -147,7 +147,7 @@ def test_a_job_that_is_stopped_is_requeued_and_loses_nothing(ended, name):
 
 
 @pytest.mark.slow
-def test_a_cancelled_job_stays_away(ended):
+def test_a_cancelled_job_is_not_requeued(ended):
     """It saves a checkpoint and is not requeued.
 
     Plain Lightning 2.6.6: its processes end with exit code 0, as if they had finished.

@@ -4,6 +4,7 @@ import re
 from math import ceil
 
 import pytest
+import yaml
 
 from engine.data.batch_plan import BatchPlan
 from engine.optim.lr_schedule import scale_lr
@@ -82,3 +83,14 @@ def test_the_guide_states_the_batch_sizes_of_its_configs():
     for name, batch in named:
         config = (REPOSITORY / "configs/temporal" / name).read_text(encoding="utf-8")
         assert f" batch_size: {batch} " in config, name
+
+
+@pytest.mark.parametrize("page", ["docs/quickstart.md", "docs/tuning.md"])
+def test_the_line_of_a_step_has_the_learning_rate_of_the_quickstart(page):
+    config = yaml.safe_load((REPOSITORY / "configs/recommender/quickstart.yaml").read_text(encoding="utf-8"))
+    settings = config["model"]["init_args"]
+    lines = re.findall(r"^ *step (\d+), epoch 0: loss .*, lr ([\d.e-]+), ", read(page), re.MULTILINE)
+    assert len(lines) == 1
+    for step, rate in lines:
+        assert int(step) <= settings["warmup_steps"]  # linear
+        assert float(rate) == pytest.approx(settings["learning_rate"] * int(step) / settings["warmup_steps"])

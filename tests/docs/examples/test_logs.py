@@ -16,7 +16,7 @@ GUIDE = read("docs/monitoring.md").partition("\n## Metrics")[0]
 MONITORING = REPOSITORY / "deploy/monitoring"
 
 
-def test_the_guide_and_the_schema_know_the_same():
+def test_the_guide_and_the_schema_have_the_same_events_and_keys():
     reported = re.findall(r"^\| `([a-z_]+)` \|", GUIDE.partition("| event |")[2], re.M)
     assert sorted(reported) == sorted(EVENTS)
     keys = re.findall(r"^\| `([a-z_]+)` \|", GUIDE.partition("| key |")[2].partition("| event |")[0], re.M)

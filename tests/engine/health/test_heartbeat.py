@@ -39,17 +39,17 @@ def test_a_heartbeat_that_does_not_change_is_no_sign_of_life():
     assert "rank 1" not in str(tracker.diagnose(61, timeout=math.inf, period=1)), "no limit"
 
 
-def test_one_that_was_never_heard():
+def test_a_rank_without_any_heartbeat_is_reported_as_silent():
     assert "and none before" in tracker_of(heartbeat(1), None, now=60).diagnose(61, timeout=60, period=1).text
 
 
-def test_only_the_expected_are_missed():
+def test_only_expected_ranks_are_reported_as_silent():
     tracker = HeartbeatTracker(3, (0,), 0.0)
     tracker.record(0, heartbeat(1), 100)
     assert tracker.find_silent(101, 60) is None
 
 
-def test_the_one_that_got_least_far_is_to_blame():
+def test_the_rank_with_the_least_progress_is_named():
     waiting, hanging = (
         heartbeat(1, progress=11, idle=61),
         heartbeat(1, progress=10, idle=61.5, location="data.py:7 read"),
@@ -80,7 +80,7 @@ def test_a_rank_that_may_be_dying_is_not_reported_as_stalled():
     assert tracker.diagnose(4.6, 4, 1).text.startswith("rank 1 has been stalled for 5 s")
 
 
-def test_none_of_several_may_be_falling_silent():
+def test_a_stall_is_not_reported_while_another_rank_may_be_silent():
     tracker = tracker_of(heartbeat(1), heartbeat(1, progress=9), heartbeat(1, progress=9), now=1)
     tracker.record(0, heartbeat(5, idle=4.1, max_idle=4), 4)
     tracker.record(1, heartbeat(5, progress=9, idle=4.1, max_idle=10), 4)
@@ -88,7 +88,7 @@ def test_none_of_several_may_be_falling_silent():
     assert tracker.diagnose(4.6, 4, 1).text.startswith("rank 2 has sent no heartbeat")
 
 
-def test_one_that_has_left_while_others_train():
+def test_a_rank_that_ended_before_the_others_is_named():
     gone = heartbeat(1, progress=5, phase=FINISHED, idle=100)
     assert tracker_of(heartbeat(1), gone, now=1).diagnose(100, timeout=math.inf, period=1) is None
     rank, text, lost, _ = tracker_of(heartbeat(1, idle=61), gone, now=1).diagnose(2, timeout=60, period=1)

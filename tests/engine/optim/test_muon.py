@@ -32,7 +32,7 @@ def test_a_matrix_of_zeros_stays_zero():
 
 
 @pytest.mark.parametrize("shape", [(24, 40), (40, 24)])
-def test_as_torchs_own_to_bfloat16(shape):
+def test_muon_equals_torchs_muon_up_to_bfloat16(shape):
     """Torch's Muon, with the same settings, computes in bfloat16."""
     ours, theirs = nn.Parameter(torch.ones(shape)), nn.Parameter(torch.ones(shape))
     mine = Muon([{"params": [ours], "weight_decay": 0.1}], [ours], 1e-2, (0.9, 0.95))
@@ -45,7 +45,7 @@ def test_as_torchs_own_to_bfloat16(shape):
     assert (ours - theirs).norm() < 0.02 * moved
 
 
-def test_the_rest_is_adamws():
+def test_other_parameters_are_updated_as_by_adamw():
     """Beside a hidden matrix. Gradients are kept, and a weight without a gradient does not change."""
     turned, ours, idle = (nn.Parameter(torch.ones(4, 4)) for _ in range(3))
     theirs = nn.Parameter(torch.ones(4, 4))

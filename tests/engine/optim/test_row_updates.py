@@ -78,7 +78,7 @@ class Trained:
 
 @pytest.mark.parametrize("decay", [0.0, 0.2])
 @pytest.mark.parametrize("update", UPDATES)
-def test_as_the_dense_definition(update, decay):
+def test_row_updates_equal_those_of_a_dense_gradient(update, decay):
     gradients = dense_gradients()
     ours = Trained(update, decay).train(gradients)
     torch.testing.assert_close(ours.weight, nn.Parameter(reference(update, gradients, decay)), rtol=1e-5, atol=1e-6)
@@ -109,7 +109,7 @@ def test_if_each_step_touches_each_row_lazy_adamw_is_adamw():
 @pytest.mark.parametrize(
     ("name", "kind", "plain"), [("adamw", RowAdamW, torch.optim.AdamW), ("adam", RowAdam, torch.optim.Adam)]
 )
-def test_other_parameters_train_as_ever(name, kind, plain):
+def test_other_parameters_are_updated_as_by_the_plain_optimizer(name, kind, plain):
     ours = Trained("rowwise_adagrad", name=name)
     assert type(ours.optimizer) is kind
     ours.train(dense_gradients())

@@ -87,7 +87,7 @@ def test_an_errors_traceback_is_a_field():
     assert "no such row" in line["fields"]["traceback"]
 
 
-def test_the_schema_has_every_event_and_refuses_other_keys():
+def test_the_schema_has_every_event_and_refuses_an_unknown_key():
     Draft202012Validator.check_schema(SCHEMA)
     fields = SCHEMA["properties"]["fields"]
     assert fields["properties"]["event"]["enum"] == list(EVENTS)

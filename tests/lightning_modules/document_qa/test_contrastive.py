@@ -39,7 +39,7 @@ def written_out(questions, pages, evidence, keys, symmetric, scale=float(SCALE))
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_is_the_probability_of_the_right_page(symmetric):
+def test_info_nce_equals_the_cross_entropy_of_the_right_page(symmetric):
     for seed in range(5):
         batch = made(4, 6, seed)
         loss = info_nce(*batch, SCALE, symmetric)

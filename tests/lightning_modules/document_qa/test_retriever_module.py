@@ -73,7 +73,7 @@ def test_metrics_do_not_depend_on_the_batches(lockstep, tmp_path):
     assert all(other == pytest.approx(first) for other in others)
 
 
-def test_a_few_at_a_time_is_the_same(lockstep, tmp_path):
+def test_encoding_in_parts_has_the_gradients_of_a_whole_batch(lockstep, tmp_path):
     """GradCache: 16 questions and 64 pages, 5 at once; an untied language model, whose scores nothing reads."""
     untied = {"config": {**LANGUAGE_MODEL, "tie_word_embeddings": False}}
     # Gradients as they are: where one is nothing but rounding, Adam would make a whole step of it.

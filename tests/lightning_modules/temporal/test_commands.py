@@ -103,6 +103,6 @@ def test_training_from_a_cache_is_the_same_training(lockstep):
         ("model.init_args.projector.kind", "pixel_shuffle", "pixel_shuffle, which takes the features of images"),
     ],
 )
-def test_sizes_that_are_none(lockstep, key, value, messages):
+def test_settings_out_of_range_or_of_images_are_refused(lockstep, key, value, messages):
     with pytest.raises(ValueError, match=messages):
         lockstep("fit", *SHORT, f"--{key}", value, name="a")

@@ -30,7 +30,7 @@ def left(*sources, draws=40):
 
 
 @pytest.mark.parametrize("source", KINDS)
-def test_one_of_the_other_kinds_is_gone(source):
+def test_one_kind_of_chunk_other_than_the_source_is_dropped(source):
     assert left(source) == {frozenset(KINDS) - {other} for other in KINDS if other != source}
 
 

@@ -77,7 +77,7 @@ def test_right_answers_that_sound_like_abstentions_are_answers(answer):
         "信息不足",
     ],
 )
-def test_right_answers_that_are_none(answer):
+def test_reference_answers_that_state_unanswerable_are_recognized(answer):
     assert says_unanswerable(answer)
     assert is_abstention(answer)
     assert infer_answer_type(answer) == "unanswerable"

@@ -36,7 +36,7 @@ def test_negatives_are_uniform_over_the_absent_trained_items():
         assert np.abs(counts - 3000 / len(absent)).max() < 5 * np.sqrt(3000 / len(absent))
 
 
-def test_all_items_are_as_none():
+def test_a_mask_of_all_items_draws_the_same_negatives_as_none():
     bounds = EVENTS.offsets[:-1], EVENTS.offsets[1:]
     everything = TrainedItems.from_mask(np.arange(12) > 0)
     ours, theirs = (

@@ -76,7 +76,7 @@ def test_an_answer_in_another_unit_is_wrong():
     assert grade(MEMORY, wrong, FULL)["value_within_5_percent"] == (0, 1)
 
 
-def test_the_range_is_the_capacity():
+def test_tolerances_are_shares_of_the_channels_capacity():
     text = "The available GPU memory has its minimum of 11.9 GB at t=2.0s."
     assert grade(MEMORY, text, FULL)["value_within_5_percent"] == (1, 1)  # 3.9 of 80
     assert grade(MEMORY, text, FULL)["value_within_1_percent"] == (0, 1)

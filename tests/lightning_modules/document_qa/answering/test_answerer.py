@@ -219,7 +219,7 @@ def test_all_processes_pass_in_step_with_those_that_have_more_to_do(monkeypatch)
         assert some == [] if size == 0 else differences(some, records[:2]) < 1e-5
 
 
-def test_nothing_is_asked_by_a_filler():
+def test_a_padding_index_yields_no_record():
     module, data = built()
     requests = data.validation_set[MicroBatchRequest(0, np.array([PADDING_INDEX]))]
     with torch.no_grad():

@@ -38,7 +38,7 @@ def test_batch_norms_look_at_the_batch_in_training_alone(norm):
     torch.testing.assert_close(network(images)[:2], network(images[:2]))
 
 
-def test_blocks_begin_as_the_way_around():
+def test_residual_blocks_start_as_the_identity():
     network = ResNet18(1, 3, 8)
     states = torch.rand(2, 8, 8, 8)  # positive, so that the block's last ReLU leaves them alone
     torch.testing.assert_close(network.blocks[0](states), states)

@@ -75,7 +75,7 @@ def test_the_gate_of_the_last_positions_is_theirs():
     torch.testing.assert_close(block(x, None, last)[:, 0], block(x, None)[torch.arange(B), last])
 
 
-def test_an_open_gate_is_no_gate():
+def test_a_gate_near_1_equals_a_block_without_a_gate():
     block, x = make_block(), torch.randn(B, L, C, dtype=torch.float64)
     for sublayer in (block.attention, block.feed_forward):
         torch.nn.init.zeros_(sublayer.gate.weight)

@@ -27,7 +27,7 @@ def test_lessons_go_from_easy_to_hard():
     assert max(alone[4:]) < 0.05
 
 
-def test_afterwards_samples_are_the_synthesiss():
+def test_after_the_lessons_samples_equal_those_of_the_synthesis():
     synthesis = SyntheticTimelines()
     ours, theirs = Curriculum(synthesis, 2).sample(Split.TRAIN, 2, 7), synthesis.sample(Split.TRAIN, 2, 7)
     assert ours.question == theirs.question

@@ -43,7 +43,7 @@ def papers_layer(x, buckets, layer):
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_the_layer_is_the_papers(heads):
+def test_the_layer_equals_the_formula_of_the_paper(heads):
     compare_with_paper(drawn_layer(FuXiAttention, heads), papers_layer)
 
 

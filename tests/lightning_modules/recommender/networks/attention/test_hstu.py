@@ -103,7 +103,7 @@ def papers_layer(x, buckets, layer):
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_the_layer_is_the_papers(heads):
+def test_the_layer_equals_the_formula_of_the_paper(heads):
     compare_with_paper(drawn_layer(HSTUAttention, heads), papers_layer)
 
 
@@ -119,7 +119,7 @@ def test_the_layer_starts_as_the_papers_code_does():
     assert 0.01 < layer.time_bias.std() < 0.03
 
 
-def test_more_of_the_same_is_more_before_the_norm():
+def test_hstu_attention_grows_with_the_number_of_equal_events():
     """With a softmax it would be the same: the reason for its absence."""
     event = torch.ones(1, 1, 1, D)
     biases = Biases(torch.zeros(L), torch.zeros(LAST_BUCKET + 1), torch.zeros(1, L, L, dtype=torch.int64))
