@@ -99,7 +99,8 @@ class ModelProcessor:
     @cached_property
     def keeps_newlines(self) -> bool:
         """Whether the newline after an image belongs to the text: in directories that Lockstep exported."""
-        return self.template is not None and PLACEHOLDER in self.template
+        # Some of its exports have another token at the place of an image, but all have this one in the vocabulary.
+        return PLACEHOLDER in self.processor.tokenizer.get_vocab()
 
     @cached_property
     def control(self) -> re.Pattern[str]:

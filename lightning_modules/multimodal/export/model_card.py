@@ -19,17 +19,7 @@ from PIL import Image, ImageOps
 from transformers import AutoProcessor, CLASS
 
 
-def read_image(path):
-    \"\"\"Read an image as in training: upright, 16 bits scaled to 8, transparency on white.\"\"\"
-    with Image.open(path) as file:
-        file.draft(None, (EDGE, EDGE))  # decodes a large JPEG at a smaller scale
-        image = ImageOps.exif_transpose(file)
-    if image.mode.startswith("I"):
-        image = image.convert("I").point(lambda value: value / 256).convert("L")
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+READ_IMAGE
 
 
 model = CLASS.from_pretrained(".")
@@ -40,6 +30,18 @@ inputs = processor(images=[read_image("picture.png")], text=text, return_tensors
 answer = model.generate(**inputs)[0, inputs["input_ids"].shape[1] :]
 print(processor.decode(answer, skip_special_tokens=True))
 ```"""
+_READ_IMAGE = '''def read_image(path):
+    """Read an image as in training: upright, 16 bits scaled to 8, transparency on white."""
+    with Image.open(path) as file:
+DRAFT        image = ImageOps.exif_transpose(file)
+    if image.mode.startswith("I"):
+        image = image.convert("I").point(lambda value: value / 256).convert("L")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")'''
+_DRAFT = """        file.draft(None, ({edge}, {edge}))  # decodes a large JPEG at a smaller scale
+"""
 _WHOLE = """The language model, with `pip install transformers`, in this directory:
 
 ```python
@@ -89,7 +91,7 @@ def image_text_card(
         "may state false facts. Its evaluation is below; it has not been evaluated in other respects."
     )
     edge = 2 * layout.size * layout.max_tiles  # as `decode` of the DataModules
-    usage = _IMAGE_TEXT.replace("EDGE", str(edge)).replace("CLASS", target.class_name)
+    usage = _IMAGE_TEXT.replace("READ_IMAGE", read_image_code(edge)).replace("CLASS", target.class_name)
     return ExportedModel(
         title=f"{target.article} {target.class_name}",
         content=content,
@@ -100,6 +102,15 @@ def image_text_card(
         pipeline="image-text-to-text",
         pretrained=dict(pretrained),
     )
+
+
+def read_image_code(edge: int | None) -> str:
+    """Return the code of a function `read_image(path)`, which reads an image file as training does.
+
+    Args:
+        edge: length of the longest edge that is needed, in pixels; None to decode at full size.
+    """
+    return _READ_IMAGE.replace("DRAFT", "" if edge is None else _DRAFT.format(edge=edge))
 
 
 def parts_card(

@@ -5,6 +5,7 @@ DIR/adapter_config.json, adapter_model.safetensors           or the adapters alo
 DIR/tokenizer.json, chat_template.jinja, ...                 the processor's files, as the model came with them
 """
 
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from datamodules.vision_language.interface import ModelProcessor
 from engine.export.artifacts import ExportedModel
 from engine.io.atomic_file import remove
-from lightning_modules.multimodal.export.model_card import base_model_licenses
+from lightning_modules.multimodal.export.model_card import base_model_licenses, read_image_code
 from lightning_modules.multimodal.export.parts_export import without_progress_bars
 from lightning_modules.vision_language.pretrained.image_text_network import ImageTextNetwork
 
@@ -25,36 +26,28 @@ log = logging.getLogger("lockstep")
 _USAGE = """With `pip install {packages}`, in this directory:
 
 ```python
-import torch
-from PIL import Image
-from transformers import AutoModelForImageTextToText, AutoProcessor
+{imports}
+
+
+{read_image}
+
+
 {load}
-content = [{{"type": "image", "image": Image.open("picture.png")}}, {{"type": "text", "text": "What is shown here?"}}]
+processor = AutoProcessor.from_pretrained(".")
+{inputs}
+answer = model.generate(**inputs, {options})[0, inputs["input_ids"].shape[1] :]
+print(processor.decode(answer, skip_special_tokens=True))
+```"""
+_CHAT = """content = [{{"type": "image", "image": read_image("picture.png")}}, {{"type": "text", "text": {question}}}]
 chat = [{{"role": "user", "content": content}}]
 inputs = processor.apply_chat_template(
     chat, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
-)
-answer = model.generate(**inputs, do_sample=False, max_new_tokens=64)[0, inputs["input_ids"].shape[1] :]
-print(processor.decode(answer, skip_special_tokens=True))
-```"""
-_PREFIX_USAGE = """With `pip install {packages}`, in this directory:
-
-```python
-from PIL import Image
-from transformers import AutoModelForImageTextToText, AutoProcessor
-{load}
-inputs = processor(images=Image.open("picture.png"), text="<image>What is shown here?", return_tensors="pt")
-answer = model.generate(**inputs, do_sample=False, max_new_tokens=64)[0, inputs["input_ids"].shape[1] :]
-print(processor.decode(answer, skip_special_tokens=True))
-```"""
-_WHOLE = """
-model = AutoModelForImageTextToText.from_pretrained(".")
-processor = AutoProcessor.from_pretrained(".")"""
-_ADAPTERS = """
-from peft import PeftModel
-
-model = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained({base!r}), ".")
-processor = AutoProcessor.from_pretrained(".")"""
+)"""
+_PREFIX = 'inputs = processor(images=read_image("picture.png"), text="<image>What is shown here?", return_tensors="pt")'
+_WHOLE = 'model = AutoModelForImageTextToText.from_pretrained(".")'
+_ADAPTERS = 'model = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained({base}), ".")'
+_IMPORTS = ["from PIL import Image, ImageOps", "from transformers import AutoModelForImageTextToText, AutoProcessor"]
+_PEFT = "from peft import PeftModel"
 
 
 def export_pretrained_model(
@@ -103,9 +96,15 @@ def _write_whole(network: ImageTextNetwork, processor: ModelProcessor, folder: P
 
 def _describe_export(title: str, network: ImageTextNetwork, processor: ModelProcessor, adapters: bool) -> ExportedModel:
     path = str(network.settings.path)
-    load = _ADAPTERS.format(base=path) if adapters else _WHOLE
     packages = "transformers pillow torchvision" + (" peft" if adapters else "")
-    usage = (_USAGE if processor.template else _PREFIX_USAGE).format(packages=packages, load=load)
+    usage = _USAGE.format(
+        packages=packages,
+        imports="\n".join(sorted([*_IMPORTS, _PEFT] if adapters else _IMPORTS)),
+        load=_ADAPTERS.format(base=_quoted(_base_of(path))) if adapters else _WHOLE,
+        read_image=read_image_code(None),
+        inputs=_inputs_code(processor),
+        options=_generation_code(network, processor, adapters),
+    )
     content = (
         f"Generates text answers to chats with images: {path}, fine-tuned with Lockstep. Like every language model, it "
         "may state false facts. Its evaluation is below; it has not been evaluated in other respects."
@@ -132,3 +131,29 @@ def _describe_export(title: str, network: ImageTextNetwork, processor: ModelProc
         pipeline="image-text-to-text",
         pretrained=licenses,
     )
+
+
+def _inputs_code(processor: ModelProcessor) -> str:
+    if not processor.template:
+        return _PREFIX
+    return _CHAT.format(question=_quoted("\n" * processor.keeps_newlines + "What is shown here?"))
+
+
+def _generation_code(network: ImageTextNetwork, processor: ModelProcessor, adapters: bool) -> str:
+    """Return the arguments of `generate` with which answers end as those of `predict`."""
+    options = "do_sample=False, max_new_tokens=64"
+    ends = network.end_tokens(processor.ends)
+    # An export of the whole model has these tokens in its own generation_config.json, adapters use the base model's.
+    if adapters and ends != network.end_tokens(()):
+        options += f", eos_token_id={ends}"
+    return options
+
+
+def _base_of(path: str) -> str:
+    """Return the name on the hub, or the absolute path of a directory: the code runs in another directory."""
+    folder = Path(path).expanduser()
+    return str(folder.resolve()) if folder.is_dir() else path
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -92,9 +92,17 @@ def unused_weights(network: "PreTrainedModel", kind: ImageTextClass) -> list[nn.
         for index in ([feature_layers] if isinstance(feature_layers, int) else feature_layers)
     )
     unused += [weight for layer in list(layers.children())[last:] for weight in layer.parameters()]
-    if network.config.model_type == "internvl" and feature_layers == -1:  # it takes the tower's output
+    if last == depth and _normalizes_last_features(network, tower):
         return unused
     return unused + [weight for name in ("post_layernorm", "layernorm") for weight in _weights_of(tower, name)]
+
+
+def _normalizes_last_features(network: "PreTrainedModel", tower: nn.Module) -> bool:
+    """Return whether the features of the last layer pass the tower's last norm."""
+    if network.config.model_type == "internvl" and network.config.vision_feature_layer == -1:
+        return True  # it takes the tower's output
+    # transformers replaces the last hidden state by the output, in directories that Lockstep exported for example.
+    return bool(getattr(tower.config, "tie_last_hidden_states", None))
 
 
 def _weights_of_part(network: "PreTrainedModel", name: str) -> list[nn.Parameter]:

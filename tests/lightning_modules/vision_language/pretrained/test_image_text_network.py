@@ -8,26 +8,12 @@ from PIL import Image
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.text.packing import one_per_row, pack
 from datamodules.vision_language.pretrained.encoded_chat import collate_images
-from datamodules.vision_language.pretrained.processor import ModelProcessor
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
-from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.vision_language.pretrained.black_images import BlackImages
-from lightning_modules.vision_language.pretrained.image_text_model_loading import load_config, load_image_text_model
-from lightning_modules.vision_language.pretrained.image_text_network import ImageTextNetwork
 from lightning_modules.vision_language.pretrained.settings import PartSettings, language_model_settings
+from tests.lightning_modules.vision_language.pretrained.small_networks import build
 from tests.support.families.tiny_image_text import CLASSES, write_tiny_image_text
-
-PARTS = {"vision_tower": PartSettings("full"), "connector": PartSettings("full")}
-
-
-def build(folder, parts=None, **settings):
-    model = ModelProcessor(str(folder), folder)
-    language_model = language_model_settings(LanguageModelSettings(**settings), str(folder))
-    precision = precision_of("32-true", has_bf16=True)
-    network = load_image_text_model(load_config(str(folder)), language_model, precision, parts_train=False)
-    vocabulary = len(model.processor.tokenizer)
-    return model, ImageTextNetwork(network, language_model, parts or PARTS, vocabulary, precision)
 
 
 def encoded(model, colours=("red", "blue", None, "green")):

@@ -6,9 +6,7 @@ from tests.support.families.image_text.chat_templates import GEMMA
 
 PAD = "<|endoftext|>"
 END = "<|im_end|>"
-_TEXTS = [
-    "user assistant system USER ASSISTANT User Assistant model: what colour is the square? red green blue 1 2 3\n"
-]
+TEXTS = ["user assistant system USER ASSISTANT User Assistant model: what colour is the square? red green blue 1 2 3\n"]
 
 
 def tokenizer(special: list[str], eos: str, bos: str | None = None, template: str | None = None, **named: str) -> Any:
@@ -26,7 +24,7 @@ def tokenizer(special: list[str], eos: str, bos: str | None = None, template: st
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    backend.train_from_iterator(_TEXTS * 3, trainer)
+    backend.train_from_iterator(TEXTS * 3, trainer)
     if bos and template is not GEMMA:
         backend.post_processor = processors.TemplateProcessing(
             single=f"{bos} $A", pair=f"{bos} $A $B", special_tokens=[(bos, backend.token_to_id(bos))]
