@@ -131,7 +131,8 @@ class TrainSampler(Sampler[MicroBatchRequest]):
             parts = [batch[share_of_sample == share] for share in range(first, first + self.accumulation)]
         else:
             if self.sample_costs is not None and shares > 1:
-                batch = _snake_order(batch[np.argsort(-self.sample_costs[batch], kind="stable")], shares)
+                costs = self.sample_costs[batch].astype(np.int64)  # negated unsigned numbers would wrap
+                batch = _snake_order(batch[np.argsort(-costs, kind="stable")], shares)
             # Strided, so that the shares of a smaller last batch also differ by at most one sample.
             parts = [batch[micro * self.world_size + rank :: shares] for micro in range(self.accumulation)]
         # In a small last batch a rank may have no sample. It gets a padding row, to take as many steps as the others.

@@ -8,7 +8,7 @@ from datamodules.document_qa.grading.quantity_match import is_limit
 from datamodules.document_qa.grading.spatial_relations import parse_relation
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType
 
-_OF_SOMETHING = re.compile(r"\b(?:of|from|than|to)\b|[^\x00-\u02ff]")
+_PREPOSITION = re.compile(r"\b(?:of|from|than|to)\b|[^\x00-\u02ff]")
 """Distinguishes a place ("left of the valve") from a part ("the left valve"); Chinese needs no such words."""
 
 
@@ -28,6 +28,6 @@ def infer_answer_type(answer: str) -> AnswerType:
     # "lower than 5" may be about a part; with a unit it is a limit.
     if is_limit(answer) and (relation is None or quantities(answer)[0].unit is not None):
         return "number"
-    if relation is None or (relation.second and not relation.first and not _OF_SOMETHING.search(answer)):
+    if relation is None or (relation.second and not relation.first and not _PREPOSITION.search(answer)):
         return "string"
     return "relation"
