@@ -26,6 +26,7 @@ ORDER = (
     "test_processes.py",
     "test_few_bits.py",
     "test_throughput.py",
+    "test_device_waits.py",
     "test_language_model.py",
     "test_doctor.py",
     "test_optional_packages.py",

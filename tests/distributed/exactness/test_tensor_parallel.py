@@ -88,3 +88,21 @@ def test_two_groups_train_resume_and_predict_as_one_process(lockstep, team, opti
     predictions = [(run.folder / "predictions.jsonl").read_text() for run in (straight, alone)]
     assert len(predictions[0].splitlines()) == 21
     assert predictions[0] == predictions[1]
+
+
+def test_replicas_between_nodes_train_as_one_process(lockstep, team, options):
+    """HYBRID_SHARD on two nodes, each with a group of two ranks."""
+    replicated, groups = options("sharded")
+    between_nodes = ["--trainer.strategy.init_args.sharding_strategy", "HYBRID_SHARD"]
+    alone = lockstep("fit", *replicated, name="alone")
+    nodes = team("fit", *groups, *between_nodes, name="nodes", processes=4, node_size=2).succeeded(400)
+    assert_same_series(alone, nodes, METRICS)
+
+
+def test_two_groups_in_bf16_train_near_one_process(lockstep, team, options):
+    """Parts of a sum are rounded to 8 bits on each rank, so the numbers agree to that."""
+    replicated, groups = options()
+    mixed = ["--trainer.precision", "bf16-mixed"]
+    alone = lockstep("fit", *replicated, *mixed, name="alone")
+    four = team("fit", *groups, *mixed, name="four", processes=4).succeeded(400)
+    assert_same_series(alone, four, ("train/loss", "val/loss"), 0.05)
