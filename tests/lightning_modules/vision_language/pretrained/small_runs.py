@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import torch
 from PIL import Image
 
 from tests.lightning_modules.vision_language.pretrained.model_cards import PICTURE
@@ -73,6 +74,15 @@ def adapter_options(folder, chats, quantize="none"):
 
 def losses(run):
     return list(run.series("train/loss").values())
+
+
+def assert_equal_weights(one, other):
+    """Compare the weights of the last checkpoints of two runs to the bit."""
+    ours, theirs = (
+        torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"] for run in (one, other)
+    )
+    assert ours.keys() == theirs.keys()
+    assert [name for name, weight in ours.items() if not torch.equal(weight, theirs[name])] == []
 
 
 def predicted(run):

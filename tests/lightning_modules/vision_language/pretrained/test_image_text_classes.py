@@ -14,7 +14,13 @@ from tests.lightning_modules.vision_language.pretrained.plain_loop import (
     plain_logits,
     plain_training,
 )
-from tests.lightning_modules.vision_language.pretrained.small_runs import asked, losses, options, predicted
+from tests.lightning_modules.vision_language.pretrained.small_runs import (
+    asked,
+    assert_equal_weights,
+    losses,
+    options,
+    predicted,
+)
 from tests.support.families.tiny_image_text import DIRECTORIES
 from tests.tiers import slow
 
@@ -23,10 +29,6 @@ FAST = ("llava", "qwen2_5_vl")
 CONVERSED = tuple(name for name in DIRECTORIES if name != "llava")
 """Classes with a conversation on one process; llava has it on two."""
 SECOND = "and what is around it?"
-
-
-def weights(run):
-    return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of transformers' PaliGemma
@@ -43,8 +45,7 @@ def test_a_class_trains_as_a_plain_loop_resumes_and_is_exported(
     lockstep("fit", *settings, "--trainer.max_steps", "2", name="stopped")
     resumed = lockstep("fit", *settings, "--trainer.max_steps", "4", "--ckpt_path", "last", name="stopped")
     assert losses(resumed) == losses(through)
-    theirs = weights(resumed)
-    assert all(torch.equal(weight, theirs[name]) for name, weight in weights(through).items())
+    assert_equal_weights(resumed, through)
 
     run = lockstep("predict", "--ckpt_path", "last", name="through")
     lockstep("export", "--ckpt_path", "last", "--output", str(tmp_path / "whole"), name="through")

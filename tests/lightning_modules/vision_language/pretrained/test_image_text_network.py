@@ -13,7 +13,7 @@ from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.vision_language.pretrained.black_images import BlackImages
 from lightning_modules.vision_language.pretrained.settings import PartSettings, language_model_settings
 from tests.lightning_modules.vision_language.pretrained.small_networks import build
-from tests.support.families.tiny_image_text import CLASSES, write_tiny_image_text
+from tests.support.families.tiny_image_text import DIRECTORIES, write_tiny_image_text
 
 
 def encoded(model, colours=("red", "blue", None, "green")):
@@ -28,7 +28,7 @@ def encoded(model, colours=("red", "blue", None, "green")):
     return found
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", DIRECTORIES)
 def test_packed_chats_are_apart_and_black_images_are_black(name, tmp_path):
     model, network = build(write_tiny_image_text(name, tmp_path))
     chats = encoded(model)
