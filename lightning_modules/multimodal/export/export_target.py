@@ -84,6 +84,9 @@ def tower_incompatibilities(parts: ModelParts, name: str) -> Iterator[str]:
     """Yield the reasons against any class that reads one feature per patch."""
     if parts.tower.settings.first_patch_only:
         yield f"vision_tower.first_patch_only: {name} takes all patches"
+    config = parts.tower.network.config
+    if type(config).__module__.partition(".")[0] != "transformers":
+        yield f"vision_tower: transformers does not have {config.model_type}, and could not open a {name} with it"
 
 
 def weight_format(language_model: LanguageModel) -> torch.dtype:

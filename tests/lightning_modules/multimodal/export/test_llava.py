@@ -222,6 +222,18 @@ def test_an_obstacle_to_the_export_is_named(build, change, messages):
     assert problems.startswith(messages)
 
 
+def test_a_tower_that_transformers_lacks_is_not_exported_in_its_class(build):
+    from transformers import SiglipVisionConfig
+
+    class MixerConfig(SiglipVisionConfig):
+        model_type = "patch_mixer"
+
+    parts = build("siglip_vision_model")
+    parts.tower.network.config.__class__ = MixerConfig
+    (problem,) = incompatibilities(Llava(), parts, merge=False)
+    assert problem.startswith("vision_tower: transformers does not have patch_mixer")
+
+
 def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
     parts = build("deit", projector=ProjectorSettings())._replace(layout=LAYOUT._replace(max_tiles=2))
     assert [problems.split(":")[0] for problems in incompatibilities(Llava(), parts, merge=False)] == [
