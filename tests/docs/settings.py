@@ -28,7 +28,7 @@ OTHER_PROGRAMS = {
     "mlflow": "backend-store-uri",
     "pip": "constraint editable",
     "prometheus": "config.file storage.tsdb.path",
-    "pytest": "dist lf",
+    "pytest": "dist durations lf",
     "original guides, as symptoms": "continue_on_error skip_invalid_loss",
     "sbatch, scancel": "account array cpus-per-task gpus-per-node nodes ntasks-per-node partition signal time tmp",
     "tensorboard": "logdir",
