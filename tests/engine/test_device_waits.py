@@ -63,6 +63,18 @@ def test_in_fp16_the_scaler_waits_once_more(waits_of_a_step):
     assert list(scaler.values()) == [1]
 
 
+def test_a_table_by_rows_waits_for_two_numbers_of_rows(waits_of_a_step):
+    """The items of the micro-batch, and those whose gradient is not 0."""
+    rows = ["--model.init_args.item_optimizer", "lazy_adamw", "--model.init_args.loss", "bce"]
+    waits = waits_of_a_step(*TINY, *rows, "--data.init_args.num_negatives", "4")
+    del waits["engine/optim/row_optimizer.py:update"]  # reads the count of its steps, which is on the host
+    assert waits == {
+        GUARD: 1,
+        "lightning_modules/recommender/sparse_item_rows.py:used_items": 1,
+        "engine/optim/row_table.py:collect_gradients": 1,
+    }
+
+
 FAMILIES = {
     "image_classifier": {},
     "vision_language": {FEATURES: 1, TOKENS: 1, DECODER: 1},
