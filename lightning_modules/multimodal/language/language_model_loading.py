@@ -53,7 +53,7 @@ def load_language_model(
     if settings.trainable == "none":
         # Switched off in the config, because the layers read their rates from it when they are built.
         switch_off_dropout(config)
-    _require_attention(config, settings.attention)
+    require_attention(config, settings.attention)
     # Read wide and narrowed afterwards, a frozen model would take twice its memory for a while.
     dtype = precision.frozen if settings.trainable in ("none", "lora") else precision.trained
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": settings.attention}
@@ -100,7 +100,7 @@ def require_whole_weights_on_disk(section: str, config: "PretrainedConfig", path
         )
 
 
-def _require_attention(config: "PretrainedConfig", attention: AttentionKind) -> None:
+def require_attention(config: "PretrainedConfig", attention: AttentionKind) -> None:
     """Raise ValueError if transformers has no such attention for this model, as no sdpa for Gemma 2."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 

@@ -58,7 +58,7 @@ def require_known_scores(network: "PreTrainedModel") -> None:
     states = torch.randn((1, 1, layer.weight.shape[1]), generator=draws, device="cpu").to(layer.weight)
     # Scaled so that the largest logit is _PROBE_MAX, where a cap shows.
     states *= _PROBE_MAX / layer(states).abs().max().clamp_min(torch.finfo(states.dtype).tiny)
-    ours = process_logits(layer(states), network.config).float()
+    ours = process_logits(layer(states), network.config.get_text_config()).float()
     output = MoeModelOutputWithPast(last_hidden_state=states)
     output.cross_attentions = None  # some models read it, others read router logits
     decoder.forward = lambda *args, **options: output

@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from engine.io.error_line import first_line
 from engine.system.hf_hub import hub_unreachable_reason
-from lightning_modules.multimodal.language.language_model_loading import require_whole_weights_on_disk
+from lightning_modules.multimodal.language.language_model_loading import (
+    require_attention,
+    require_whole_weights_on_disk,
+)
+from lightning_modules.multimodal.language.logit_processing import require_known_scores
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language.transformers_loading import (
@@ -60,12 +64,14 @@ def load_image_text_model(
     """Load the weights, in training mode, in the format of trainable weights if any part other than adapters trains.
 
     Raises:
-        ValueError: weights are missing, quantized or not in safetensors.
+        ValueError: weights are missing, quantized or not in safetensors, the language model has no attention of the
+            chosen kind, or the model processes its logits otherwise than its language model.
     """
     from transformers import AutoModelForImageTextToText
 
     assert settings.path is not None
     require_whole_weights_on_disk(_SECTION, config, settings.path)
+    require_attention(config.get_text_config(), settings.attention)
     frozen = settings.trainable in ("none", "lora") and not parts_train
     options: dict[str, Any] = {
         "config": config,
@@ -80,5 +86,7 @@ def load_image_text_model(
         raise ValueError(
             f"{_SECTION}.path: {settings.path} lacks {preview_names(loading_info['missing_keys'])}: is it whole?"
         )
+    # Granite scales its logits, but as a part of LLaVA-NeXT transformers does not.
+    require_known_scores(network)
     # from_pretrained returns models in evaluation mode, in which transformers checkpoints no activations.
     return network.train()
