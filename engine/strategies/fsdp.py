@@ -193,9 +193,9 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
     def _release_weights(self) -> None:
         """Release after an evaluation what `_gather_weights` has gathered."""
-        for layer in self._layers_to_gather():
-            # The backward pass begins with the weights of no layer but the module's own.
-            reshards = layer is not self.lightning_module and self.sharding_strategy != "SHARD_GRAD_OP"
+        for number, layer in enumerate(self._layers_to_gather()):
+            # The backward pass begins with the weights of no layer but those of the module itself, which comes first.
+            reshards = number > 0 and self.sharding_strategy != "SHARD_GRAD_OP"
             layer.set_reshard_after_forward(reshards, recurse=False)
             layer.reshard()
 
@@ -205,11 +205,9 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
         module = self.lightning_module
         assert isinstance(module, FamilyHooks) and isinstance(module, FSDPModule)
-        return (
-            []
-            if module.equal_evaluation_passes
-            else [part for part in module.modules() if isinstance(part, FSDPModule)]
-        )
+        if module.equal_evaluation_passes:
+            return []
+        return [part for part in module.modules() if isinstance(part, FSDPModule)]
 
 
 def shard_layers(model: nn.Module, mesh: "DeviceMesh", reshard_after_forward: bool = True, **options: Any) -> None:
