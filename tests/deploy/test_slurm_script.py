@@ -48,7 +48,7 @@ def submit(tmp_path):
     """Runs the script with an srun that notes its arguments and variables, and ends with 7."""
     srun = tmp_path / "bin/srun"
     srun.parent.mkdir()
-    noted = '"${MASTER_PORT:-none}" "${SRUN_CPUS_PER_TASK:-none}" "$@"'
+    noted = '"${MASTER_PORT:-none}" "${SRUN_CPUS_PER_TASK:-none}" "${SLURM_NTASKS:-none}" "$@"'
     srun.write_text(f'#!/bin/bash\nprintf "%s\\n" {noted} > noted\nexit 7\n')
     srun.chmod(0o755)
 
@@ -64,7 +64,7 @@ def submit(tmp_path):
 
 @needs_bash
 def test_arguments_and_the_exit_code_are_passed_on(submit, tmp_path):
-    port, cpus, *command = submit("--config", "a file.yaml", "--trainer.max_steps", "5", SLURM_CPUS_PER_TASK="6")
+    port, cpus, _, *command = submit("--config", "a file.yaml", "--trainer.max_steps", "5", SLURM_CPUS_PER_TASK="6")
     assert port == "none", "train.py derives a port from the numbers of job and step, unless the user exports one"
     assert cpus == "6"
     assert command == [
@@ -81,5 +81,21 @@ def test_arguments_and_the_exit_code_are_passed_on(submit, tmp_path):
     ]
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/python").symlink_to("/bin/true")
-    port, cpus, *command = submit(MASTER_PORT="29600")
+    port, cpus, _, *command = submit(MASTER_PORT="29600")
     assert (port, cpus, command[1]) == ("29600", "none", ".venv/bin/python")
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    ("restarts", "nodes", "per_node", "tasks"),
+    [
+        ({}, "2", "4", "12"),  # a first start has the tasks of its submission, whatever they are
+        ({"SLURM_RESTART_COUNT": "1"}, "3", "4", "12"),
+        ({"SLURM_RESTART_COUNT": "1"}, "2", "4", "8"),  # one of three nodes is lost
+        ({"SLURM_RESTART_COUNT": "2"}, "4", "4", "12"),  # --ntasks 12 on four nodes
+        ({"SLURM_RESTART_COUNT": "1"}, "2", "", "12"),
+    ],
+)
+def test_a_requeued_job_has_the_tasks_of_the_nodes_that_are_left(submit, restarts, nodes, per_node, tasks):
+    allocation = {"SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": "12", "SLURM_NTASKS_PER_NODE": per_node}
+    assert submit(**allocation, **restarts)[2] == tasks

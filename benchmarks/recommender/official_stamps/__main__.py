@@ -32,7 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="directory of a run, such as runs/NAME")
     options = parser.parse_args(arguments)
     try:
-        stamps = read_user_stamps(options.ratings)
+        try:
+            stamps = read_user_stamps(options.ratings)
+        except ValueError as error:
+            raise ValueError(f"{options.ratings}: expected the ratings.dat of the runs' data.root; {error}") from error
         for folder in options.runs:
             print("\n".join(run_lines(folder, stamps)), end="\n\n")
     except (OSError, ValueError) as error:
@@ -48,6 +51,8 @@ def run_lines(folder: Path, stamps: Mapping[str, UserStamps]) -> list[str]:
         OSError: the ranks cannot be read.
     """
     path = rank_file(folder, "test")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: not found; expected the ranks of a test, which `train.py test` writes")
     ranks = read_ranks(path)
     try:
         groups = stamp_groups(ranks, stamps)

@@ -77,4 +77,4 @@ def test_tensor_parallelism_sums_the_bytes_of_the_formula(train, tmp_path):
     positions = json.loads((tmp_path / "runs/pair/positions.json").read_text())
     shards = Shards(layers=2, width=LANGUAGE_MODEL["hidden_size"], tokens=positions // 2)  # a group's, on two ranks
     norms = step[SUM]["bytes"] - shards.states(2)
-    assert 0 <= norms <= 6 * 4 * len(weights), "six sums of the norms of weights"
+    assert 0 <= norms <= 6 * 4 * len(weights) and norms % 4 == 0, "six sums of the norms of weights, in float32"
