@@ -59,7 +59,7 @@ def group_tables(folder: Path, cutoffs: Sequence[int]) -> tuple[list[GroupTable]
         return tables, ""
     remark = (
         f"no coverage, novelty and popularity at {' and '.join(beyond)}: the evaluation kept the best {kept} items of "
-        "each user, the smaller of its model.init_args.top_k and the number of items"
+        "each user; test again with a larger model.init_args.top_k, at most the number of items"
     )
     return tables, remark
 

@@ -29,7 +29,7 @@ class UserStamps(NamedTuple):
 def read_user_stamps(ratings: Path) -> dict[str, UserStamps]:
     """Return {original id of a user: its stamps} with the default filters and the order of events of a training.
 
-    Users with a single event are left out: there is no event before their last one.
+    Users with a single event are skipped: no event precedes their last event.
 
     Raises:
         ValueError: a row is invalid, or the file has no ratings.

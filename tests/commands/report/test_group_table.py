@@ -98,8 +98,8 @@ def test_recommended_items_have_metrics_at_each_cutoff_and_of_each_group(run, ca
                 "{:.1f} [{:.1f}, {:.1f}]".format(*popularity),
             ]
     assert lines[-1] == (
-        "no coverage, novelty and popularity at 9: the evaluation kept the best 5 items of each user, the "
-        "smaller of its model.init_args.top_k and the number of items"
+        "no coverage, novelty and popularity at 9: the evaluation kept the best 5 items of each user; test again "
+        "with a larger model.init_args.top_k, at most the number of items"
     )
 
 
