@@ -100,8 +100,7 @@ def _ingest(paths: Sequence[Path], cache: Path) -> dict[str, float]:
 
 
 def _variant(connection: Connection, paths: Sequence[Path], cache: Path) -> None:
-    import resource
-
+    from benchmarks.cpu_time import cpu_seconds
     from datamodules.document_qa.ingestion.ingest import ingest
     from datamodules.document_qa.ingestion.settings import IngestionSettings
 
@@ -111,9 +110,7 @@ def _variant(connection: Connection, paths: Sequence[Path], cache: Path) -> None
     ingest(paths, cache, IngestionSettings())
     seconds = time.perf_counter() - start
     # Workers are children of this process, and have ended by now.
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    cpu = sum(usage.ru_utime + usage.ru_stime for usage in spent)
-    connection.send((seconds, cpu))
+    connection.send((seconds, cpu_seconds()))
 
 
 def _again(folder: Path, cache: Path, documents: int) -> float:

@@ -1,6 +1,5 @@
 """Measures whether pages of a folder of PDFs are found after they were scanned, by sentences with dropped words."""
 
-import resource
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
+from benchmarks.cpu_time import cpu_seconds
 from benchmarks.document_qa.manuals import AllPages, pseudo_queries
 from benchmarks.document_qa.scan_effect import DPI, scan
 from datamodules.document_qa.ingestion.ingest import ingest
@@ -160,15 +160,9 @@ def _draw(lengths: Sequence[int], pages: int) -> list[list[int]]:
 
 def _ingest(paths: Sequence[Path], ocr: Ocr) -> _Ingestion:
     with tempfile.TemporaryDirectory() as cache:
-        began, cpu = time.perf_counter(), _cpu_seconds()
+        began, cpu = time.perf_counter(), cpu_seconds()
         found = ingest(paths, Path(cache), IngestionSettings(dpi=DPI, ocr=ocr, workers=1))
-        seconds, cpu = time.perf_counter() - began, _cpu_seconds() - cpu
+        seconds, cpu = time.perf_counter() - began, cpu_seconds() - cpu
         # Read before the cache is removed.
         pages = tuple(page for path in paths for page in found.documents[path.name].pages)
     return _Ingestion(pages, seconds, cpu)
-
-
-def _cpu_seconds() -> float:
-    """Return the CPU seconds of this process and of its children that have ended, as the workers have."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

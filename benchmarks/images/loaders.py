@@ -1,6 +1,5 @@
 """Measures samples per second of the loaders of image families, by number of workers."""
 
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
+from benchmarks.cpu_time import cpu_seconds
 from benchmarks.images.jpeg_images import jpeg
 from benchmarks.turn_order import turn_order
 from datamodules.image_classifier.dataset import ImageDataset
@@ -114,20 +114,14 @@ def _rates(data: Any, workers: int) -> tuple[float, float]:
 
     The CPU time is that of all processes, the start of the workers included: they load ahead of the batch that is read.
     """
-    used = _cpu_seconds()
+    used = cpu_seconds()
     batches = iter(_loader(data, workers))
     next(batches)  # the workers have started
     began = time.perf_counter()
     count = sum(1 for _ in batches)
     wall = time.perf_counter() - began
     del batches  # the workers have ended, and their time counts
-    return count * _BATCH / wall, (count + 1) * _BATCH / (_cpu_seconds() - used)
-
-
-def _cpu_seconds() -> float:
-    """Return the CPU time of this process and of its ended children."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return count * _BATCH / wall, (count + 1) * _BATCH / (cpu_seconds() - used)
 
 
 def _loader(data: Any, workers: int) -> TimedDataLoader:

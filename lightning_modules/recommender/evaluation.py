@@ -82,18 +82,13 @@ class RankingEvaluation:
         # New metrics for each evaluation: nothing of the previous evaluation is counted.
         self._metrics, self._scorers = {}, {}
         self._num_items = data.catalog.num_items
-        self.collected = None
-        if collect:
-            collector = RankCollector(data.catalog.num_items, self.remove_seen, device, self._num_recommended(data))
-            self.collected = collector
+        kept = min(self._beyond_accuracy, self._num_items)  # recommended items of a user
+        self.collected = RankCollector(self._num_items, self.remove_seen, device, kept) if collect else None
         self._recommended = self._recommended_items(data).to(device) if self._beyond_accuracy else None
         # Baselines do not change while the model trains, so they are evaluated once per run.
         if self.baselines and not sanity_checking and stage not in self._baselines_done:
             self._baselines_done.add(stage)
             self._scorers = {**_fit_scorers(self.baselines, self.item_baselines, data, device), **data.optima}
-
-    def _num_recommended(self, data: RecommenderData) -> int:
-        return min(self._beyond_accuracy, data.catalog.num_items)
 
     def _recommended_items(self, data: RecommenderData) -> BeyondAccuracyMetrics:
         if self._training_counts is None:

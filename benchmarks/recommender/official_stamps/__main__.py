@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_lines(folder: Path, stamps: Mapping[str, UserStamps]) -> list[str]:
-    """Return the table of a run as rows of Markdown. The heads name the protocol, as the metrics of the run do.
+    """Return the table of a run as rows of Markdown, whose titles are the metric names of the run with its protocol.
 
     Raises:
         ValueError: the ranks are corrupt, or of other users or items than the ratings.
@@ -58,15 +58,15 @@ def run_lines(folder: Path, stamps: Mapping[str, UserStamps]) -> list[str]:
         groups = stamp_groups(ranks, stamps)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    heads = [f"{ranks.header.prefix}{name}, 95 % interval" for name in _METRICS]
-    lines = [f"| {' | '.join((folder.name, 'users', *heads))} |", "|---|" + "---|" * (len(heads) + 1)]
+    titles = [f"{ranks.header.prefix}{name}, 95 % interval" for name in _METRICS]
+    lines = [f"| {' | '.join((folder.name, 'users', *titles))} |", "|---|" + "---|" * (len(titles) + 1)]
     for group in groups:
         cells = [group.name, f"{len(group.rows):,}"]
         if len(group.rows):
             intervals = metric_intervals(ranks.rank[group.rows], gains((_CUTOFF,)))
             cells += ["{:.4f} [{:.4f}, {:.4f}]".format(*intervals[name]) for name in _METRICS]
         else:
-            cells += [""] * len(heads)
+            cells += [""] * len(titles)
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

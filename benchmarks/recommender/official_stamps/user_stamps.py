@@ -63,7 +63,9 @@ def stamp_groups(ranks: UserRanks, stamps: Mapping[str, UserStamps]) -> Sequence
     of_user = []
     for user, target in zip(ranks.users, ranks.targets, strict=True):
         if user not in stamps or stamps[user].target != target:
-            found = f"{stamps[user].target!r} as its last item" if user in stamps else "no two events of it"
+            found = (
+                f"{stamps[user].target!r} as its last item" if user in stamps else "fewer than two events of this user"
+            )
             raise ValueError(
                 f"found user {user!r} with held-out item {target!r} in the ranks, and in the ratings {found}\n"
                 "expected the ratings that the run was trained on, with the default filters and leave-one-out\n"

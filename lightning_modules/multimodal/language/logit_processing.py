@@ -69,9 +69,10 @@ def require_known_scores(network: "PreTrainedModel") -> None:
         del decoder.forward
     # 2 % covers the rounding of bf16. Written with `not`, so that NaN fails as well.
     if not (theirs.float() - ours).abs().max() <= 0.02 * ours.abs().max():
+        name, inner = network.config.model_type, network.config.get_text_config().model_type
         raise ValueError(
-            f"language_model: a {network.config.model_type} processes its logits in an unknown way, so its "
-            "probabilities would be wrong; use another architecture"
+            f"language_model: a {name}{'' if inner == name else f' with a {inner}'} processes its logits in an unknown "
+            "way, so its probabilities would be wrong; use another architecture"
         )
 
 

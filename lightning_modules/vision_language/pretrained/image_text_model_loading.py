@@ -86,7 +86,7 @@ def load_image_text_model(
         raise ValueError(
             f"{_SECTION}.path: {settings.path} lacks {preview_names(loading_info['missing_keys'])}: is it whole?"
         )
-    # Granite scales its logits, but as a part of LLaVA-NeXT transformers does not.
+    # A Granite divides its logits by logits_scaling; transformers' LLaVA-NeXT with a Granite does not.
     require_known_scores(network)
     # from_pretrained returns models in evaluation mode, in which transformers checkpoints no activations.
     return network.train()

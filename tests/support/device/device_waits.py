@@ -1,4 +1,7 @@
-"""Counts where a training step would wait for an accelerator, in a training on the CPU."""
+"""Counts where a training step would wait for an accelerator, in a training on the CPU.
+
+Copies by `Tensor.to` are not counted, because they copy nothing on a CPU; tests/gpu/test_device_waits.py counts them.
+"""
 
 import sys
 from collections import Counter
@@ -33,7 +36,8 @@ _COPIES = {Tensor.tolist, Tensor.cpu, Tensor.numpy}
 _MAKERS = {torch.tensor, torch.as_tensor, Tensor.new_tensor}
 
 HOST_CODE = ("torch/optim/", "engine/distributed/device_numbers.py", "recommender/networks/dropout_keys.py")
-"""Code that does not wait: the counts of steps of optimizers are on the host, copies are queued, a GPU has no keys."""
+"""Code whose reads are not counted. torch's optimizers keep their step counts on the host, `copy_to_device` queues its
+copy, and keys of dropout are computed on a CPU only (on a GPU torch draws the masks)."""
 
 
 class _Operations(TorchDispatchMode):

@@ -63,9 +63,12 @@ def test_metrics_of_each_group_are_named_as_the_protocol_names_them(
     ]
 
 
-@pytest.mark.parametrize("changed", [{"3": ("9", 1)}, {"6": ("9", 1)}])
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [({"3": ("9", 1)}, "as its last item"), ({"6": ("9", 1)}, "fewer than two events of this user")],
+)
 def test_ranks_of_other_data_are_refused(
-    ratings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, tuple[str, int]]
+    ratings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, tuple[str, int]], found: str
 ) -> None:
     folder = run(tmp_path / "a", changed=changed)
     with pytest.raises(SystemExit) as ended:
@@ -73,4 +76,5 @@ def test_ranks_of_other_data_are_refused(
     assert ended.value.code == 2
     message = capsys.readouterr().err
     assert f"{folder}/ranks-test.npz: found user '{next(iter(changed))}'" in message
+    assert found in message
     assert message.count("\n") == 3

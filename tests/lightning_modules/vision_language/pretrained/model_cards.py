@@ -1,4 +1,4 @@
-"""Runs the code on the model card of an exported directory, with the answers' tokens and text."""
+"""Runs the code on the model card of an exported directory, and compares its answer with that of predict."""
 
 import shutil
 from functools import partial
@@ -11,7 +11,7 @@ PICTURE = "picture.png"
 
 
 def run_card(folder, chats, processor, monkeypatch, capsys):
-    """Run the code in the folder; the names after it, and what it has printed.
+    """Run the card's code in the folder. Return its variables and what it printed.
 
     Without torchvision transformers builds no video processor; a processor that has one is replaced by `processor`,
     which has none.

@@ -98,5 +98,5 @@ def test_paligemma_2_is_computed_with_eager_attention(tmp_path):
 
 def test_logits_that_a_class_does_not_scale_as_its_language_model_are_refused(tmp_path):
     folder = rewritten("llava_next", tmp_path, model_type="granite", logits_scaling=8.0)
-    with pytest.raises(ValueError, match="a llava_next processes its logits in an unknown way"):
+    with pytest.raises(ValueError, match="a llava_next with a granite processes its logits in an unknown way"):
         build(folder)
